@@ -1,0 +1,123 @@
+"""What workloads and nodes say to their pool, and what it answers.
+
+Every message of a workload carries (workload, run, seq), one in flight; an equal seq is answered
+with the stored answer, a lower one without effect. A new run voids what the former run held.
+"""
+
+from typing import Literal
+
+from headbay.domain.attempt import AttemptResult
+from headbay.domain.wire import Wire
+
+__all__ = [
+    "Exchange",
+    "ExchangeAnswer",
+    "Grant",
+    "Inventory",
+    "NodeFacts",
+    "Refusal",
+    "StepRequest",
+]
+
+
+class StepRequest(Wire):
+    """ "This attempt needs these resources." Its id is (workload, step, attempt)."""
+
+    step: str
+    attempt: int
+    resources: dict[str, int]
+    queue: str = "default"
+    priority: int = 0
+    submitted_ms: int
+    lease_ms: int = 30_000
+    grace_ms: int = 10_000
+    node: str | None = None
+    node_selector: dict[str, str] = {}
+    require: Literal["enforced"] | None = None
+
+
+class Grant(Wire):
+    """What the pool granted: node, exact resources, fence; addressed to one run of a workload."""
+
+    allocation: str
+    workload: str
+    run: str
+    step: str
+    attempt: int
+    node: str
+    epoch: int
+    fence: int
+    resources: dict[str, int]
+
+
+class Refusal(Wire):
+    """A request that can never be met, with the reason as data (see `headbay.domain.explain`)."""
+
+    step: str
+    attempt: int
+    code: str
+    message: str
+
+
+class Exchange(Wire):
+    """One message of a workload to its pool.
+
+    Attributes:
+        seq: 1, 2, 3, … per run.
+        requests: New requests. releases: Allocation ids that are done with.
+        withdraws: (step, attempt) whose request, or the allocation it became, is given up.
+    """
+
+    workload: str
+    run: str
+    seq: int
+    requests: list[StepRequest] = []
+    releases: list[str] = []
+    withdraws: list[tuple[str, int]] = []
+
+
+class ExchangeAnswer(Wire):
+    """The pool's answer; grants made at once travel in it, later ones by signal."""
+
+    workload: str
+    run: str
+    seq: int
+    grants: list[Grant] = []
+    refusals: list[Refusal] = []
+
+
+class NodeFacts(Wire):
+    """What a node worker registers with.
+
+    Attributes:
+        machine_id: /etc/machine-id (or an equivalent that survives reboots); a second machine
+            under a live node's name is refused by it.
+        boot_id: /proc/sys/kernel/random/boot_id.
+        capacity: What may be allocated; see `headbay.domain.resources`.
+        executor: Entry-point name of the executor that proved itself.
+    """
+
+    name: str
+    pool: str = "default"
+    machine_id: str
+    boot_id: str
+    capacity: dict[str, int]
+    labels: dict[str, str] = {}
+    executor: str = "process"
+    isolation: str = "unenforced"
+    version: str = ""
+
+
+class Inventory(Wire):
+    """Live allocations of a node at one moment, from its spool.
+
+    Attributes:
+        live: One Grant for each attempt whose process is not proven gone.
+        gone: Results of attempts that ended and were not yet acknowledged.
+    """
+
+    node: str
+    epoch: int
+    boot_id: str
+    live: list[Grant] = []
+    gone: list[AttemptResult] = []
