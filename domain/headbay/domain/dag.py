@@ -14,7 +14,7 @@ DAG_VERSION = 1
 
 
 class Backoff(Wire):
-    """Delay before attempt n+1: min(max, initial * factor^(n-1)), plus up to ``jitter_permille``."""
+    """Delay before attempt n+1: min(max, initial * factor^(n-1)), plus up to the jitter."""
 
     initial_ms: int = 1_000
     factor_permille: int = 2_000

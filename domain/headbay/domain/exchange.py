@@ -21,7 +21,7 @@ __all__ = [
 
 
 class StepRequest(Wire):
-    """ "This attempt needs these resources." Its id is (workload, step, attempt)."""
+    """A claim for the resources of one attempt; its id is (workload, step, attempt)."""
 
     step: str
     attempt: int

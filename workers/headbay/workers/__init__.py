@@ -1,0 +1,1 @@
+"""Headbay workers."""
