@@ -15,6 +15,17 @@ __all__ = [
     "Grant",
     "Inventory",
     "NodeFacts",
+    "NodeRegistration",
+    "PresenceOrder",
+    "Refusal",
+    "Registered",
+    "StepRequest",
+]
+    "Exchange",
+    "ExchangeAnswer",
+    "Grant",
+    "Inventory",
+    "NodeFacts",
     "Refusal",
     "StepRequest",
 ]
@@ -121,3 +132,35 @@ class Inventory(Wire):
     boot_id: str
     live: list[Grant] = []
     gone: list[AttemptResult] = []
+
+
+class NodeRegistration(Wire):
+    """Argument of the Node workflow's `register` update: who I am and what I still run."""
+
+    facts: NodeFacts
+    inventory: Inventory
+
+
+class Registered(Wire):
+    """Answer to a registration.
+
+    Attributes:
+        accepted: False: do not work; ``code`` and ``message`` say why (for instance
+            NODE_NAME_TAKEN: another machine holds the name).
+        epoch: Poll `headbay.domain.ids.node_queue(name, epoch)`.
+        presence_ttl_ms: Heartbeat timeout of the `presence` activity.
+    """
+
+    accepted: bool
+    epoch: int = 0
+    presence_ttl_ms: int = 15_000
+    code: str = ""
+    message: str = ""
+
+
+class PresenceOrder(Wire):
+    """Argument of the `presence` activity."""
+
+    node: str
+    epoch: int
+    ttl_ms: int

@@ -1,0 +1,54 @@
+"""What people and orchestrators tell workflows: operations, each a signal and an update with the
+same JSON.
+"""
+
+from typing import Literal
+
+from headbay.domain.wire import Wire
+
+__all__ = ["CancelOrder", "DrainOrder", "NodeOrder", "ResolveOrder", "WorkloadContext"]
+
+
+class CancelOrder(Wire):
+    """Cancel a workload. Monotonic: later ones change nothing."""
+
+    by: str = "unknown"
+    reason: str = ""
+
+
+class ResolveOrder(Wire):
+    """An operator's word on an UNRESOLVED step."""
+
+    step: str
+    verdict: Literal["retry", "success", "failure"]
+    by: str = "unknown"
+    reason: str = ""
+
+
+class NodeOrder(Wire):
+    """Cordon or uncordon a node."""
+
+    by: str = "unknown"
+    reason: str = ""
+
+
+class DrainOrder(NodeOrder):
+    """Cordon, then end what still runs after ``deadline_s`` seconds (None: wait for it)."""
+
+    deadline_s: int | None = None
+
+
+class WorkloadContext(Wire):
+    """Second argument of a `Workload` workflow, set by our client; all optional.
+
+    Attributes:
+        base_dir: Absolute folder of the submitter that relative ``workdir`` refers to.
+        pin_node: Only this node may run it (needed with base_dir).
+        submitted_by: Subject, for the journal.
+        previous: Base64 of a predecessor run's packed state (continue-as-new only).
+    """
+
+    base_dir: str | None = None
+    pin_node: str | None = None
+    submitted_by: str = ""
+    previous: str | None = None
