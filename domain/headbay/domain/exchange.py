@@ -21,14 +21,6 @@ __all__ = [
     "Registered",
     "StepRequest",
 ]
-    "Exchange",
-    "ExchangeAnswer",
-    "Grant",
-    "Inventory",
-    "NodeFacts",
-    "Refusal",
-    "StepRequest",
-]
 
 
 class StepRequest(Wire):

@@ -1,6 +1,4 @@
-"""What people and orchestrators tell workflows: operations, each a signal and an update with the
-same JSON.
-"""
+"""Operations of people and orchestrators: each a signal and an update with the same JSON."""
 
 from typing import Literal
 
