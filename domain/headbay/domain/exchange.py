@@ -10,12 +10,14 @@ from headbay.domain.attempt import AttemptResult
 from headbay.domain.wire import Wire
 
 __all__ = [
+    "Delivery",
     "Exchange",
     "ExchangeAnswer",
     "Grant",
     "Inventory",
     "NodeFacts",
     "NodeRegistration",
+    "NodeReport",
     "PresenceOrder",
     "Refusal",
     "Registered",
@@ -39,6 +41,15 @@ class StepRequest(Wire):
     require: Literal["enforced"] | None = None
 
 
+class Refusal(Wire):
+    """A request that can never be met, with the reason as data (see `headbay.domain.explain`)."""
+
+    step: str
+    attempt: int
+    code: str
+    message: str
+
+
 class Grant(Wire):
     """What the pool granted: node, exact resources, fence; addressed to one run of a workload."""
 
@@ -51,15 +62,9 @@ class Grant(Wire):
     epoch: int
     fence: int
     resources: dict[str, int]
-
-
-class Refusal(Wire):
-    """A request that can never be met, with the reason as data (see `headbay.domain.explain`)."""
-
-    step: str
-    attempt: int
-    code: str
-    message: str
+    queue: str = "default"
+    lease_ms: int = 30_000
+    grace_ms: int = 10_000
 
 
 class Exchange(Wire):
@@ -69,6 +74,8 @@ class Exchange(Wire):
         seq: 1, 2, 3, … per run.
         requests: New requests. releases: Allocation ids that are done with.
         withdraws: (step, attempt) whose request, or the allocation it became, is given up.
+        holds: Grants the workload believes to hold; only when a new pool called it in.
+        done: Last message: the pool forgets the workload.
     """
 
     workload: str
@@ -77,6 +84,8 @@ class Exchange(Wire):
     requests: list[StepRequest] = []
     releases: list[str] = []
     withdraws: list[tuple[str, int]] = []
+    holds: list[Grant] = []
+    done: bool = False
 
 
 class ExchangeAnswer(Wire):
@@ -124,6 +133,36 @@ class Inventory(Wire):
     boot_id: str
     live: list[Grant] = []
     gone: list[AttemptResult] = []
+
+
+class NodeReport(Wire):
+    """What a `Node` workflow tells its pool: the node's whole state, so that repeats are harmless.
+
+    Attributes:
+        epoch: Registration it speaks of; a report of a lower one is ignored.
+        state: up, lost (presence ran out) or retired.
+        inventory: What it runs; only right after it was asked, None otherwise.
+        by, reason: Who changed the cordon last, and why.
+    """
+
+    facts: NodeFacts
+    epoch: int
+    state: Literal["up", "lost", "retired"]
+    cordoned: bool = False
+    draining: bool = False
+    inventory: Inventory | None = None
+    by: str = ""
+    reason: str = ""
+
+
+class Delivery(Wire):
+    """What a pool has for one run of a workload: the signals `grants`, `gone` and `refused`."""
+
+    workload: str
+    run: str
+    grants: list[Grant] = []
+    gone: list[AttemptResult] = []
+    refusals: list[Refusal] = []
 
 
 class NodeRegistration(Wire):

@@ -1,0 +1,156 @@
+"""Why a request waits, tier by tier, and whether it can ever start."""
+
+from collections.abc import Sequence
+
+from headbay.domain.admission.classes import Shape
+from headbay.domain.admission.placement import NodeView, matches
+from headbay.domain.explain import Reason, ReasonCode, Tier
+from headbay.domain.resources import missing
+
+__all__ = ["reasons_to_wait", "unsatisfiable"]
+
+
+def unsatisfiable(shape: Shape, nodes: Sequence[NodeView]) -> Reason | None:
+    """The reason why no known node could ever run this, even when empty; None if one could.
+
+    A pool without any node says None: nodes may still be registering.
+    """
+    if not nodes:
+        return None
+    wanted = dict(shape.resources)
+    matching = [node for node in nodes if matches(shape, node)]
+    if not matching:
+        return Reason(
+            tier=Tier.CONFIGURATION,
+            code=ReasonCode.NO_MATCHING_NODE,
+            message=f"none of the {len(nodes)} node(s) {_demands(shape)}",
+            numbers={"nodes": len(nodes)},
+            fix="change the step's placement or `require`, or add such a node "
+            "(`headbay node list -o json` shows labels and isolation)",
+        )
+    if any(not missing(wanted, node.capacity) for node in matching):
+        return None
+    largest = max(matching, key=lambda node: (-len(missing(wanted, node.capacity)), node.name))
+    lacking = missing(wanted, largest.capacity)
+    parts = ", ".join(
+        f"{name} {show_amount(name, wanted[name])} > "
+        f"{show_amount(name, largest.capacity.get(name, 0))}"
+        for name in lacking
+    )
+    return Reason(
+        tier=Tier.CONFIGURATION,
+        code=ReasonCode.EXCEEDS_EVERY_NODE,
+        message=f"asks for more than any node has, even empty: {parts} on {largest.name!r}",
+        numbers={f"lacks_{name}": amount for name, amount in lacking.items()},
+        fix="ask for less, or add a larger node",
+    )
+
+
+def reasons_to_wait(
+    shape: Shape, nodes: Sequence[NodeView], *, lost: int = 0, awaited: int = 0, cordoned: int = 0
+) -> list[Reason]:
+    """Every reason why a request with this shape does not start now, first tier first.
+
+    Args:
+        shape: What is asked for.
+        nodes: Views of all nodes of the pool.
+        lost: How many of them are lost.
+        awaited: How many have not shown their inventory yet.
+        cordoned: How many are cordoned.
+    """
+    if not nodes:
+        return [
+            Reason(
+                tier=Tier.CONFIGURATION,
+                code=ReasonCode.NO_NODES,
+                message="the pool has no node",
+                fix="start one: `headbay dev`, or `headbay worker node` on a machine",
+            )
+        ]
+    never = unsatisfiable(shape, nodes)
+    if never is not None:
+        return [never]
+    found: list[Reason] = []
+    if cordoned:
+        found.append(
+            Reason(
+                tier=Tier.POLICY,
+                code=ReasonCode.NODES_CORDONED,
+                message=f"{cordoned} of {len(nodes)} node(s) take no new work (cordoned)",
+                numbers={"cordoned": cordoned},
+                fix="`headbay node uncordon NODE`",
+            )
+        )
+    if lost:
+        found.append(
+            Reason(
+                tier=Tier.CAPACITY,
+                code=ReasonCode.NODES_LOST,
+                message=f"{lost} of {len(nodes)} node(s) are lost",
+                numbers={"lost": lost},
+                fix="look at the node worker on that machine; `headbay node list`",
+            )
+        )
+    if awaited:
+        found.append(
+            Reason(
+                tier=Tier.CAPACITY,
+                code=ReasonCode.NODES_AWAITED,
+                message=f"{awaited} of {len(nodes)} node(s) have yet to say what they still run",
+                numbers={"awaited": awaited},
+                fix="wait a few seconds; they report by themselves",
+            )
+        )
+    wanted = dict(shape.resources)
+    usable = [node for node in nodes if node.open and matches(shape, node)]
+    if usable:
+        nearest = min(
+            usable, key=lambda node: (sum(missing(wanted, node.free).values()), node.name)
+        )
+        lacking = missing(wanted, nearest.free)
+        if lacking:
+            parts = ", ".join(
+                f"{show_amount(name, amount)} {name}" for name, amount in lacking.items()
+            )
+            found.append(
+                Reason(
+                    tier=Tier.CAPACITY,
+                    code=ReasonCode.INSUFFICIENT_FREE,
+                    message=f"nearest node {nearest.name!r} lacks {parts}",
+                    numbers={f"lacks_{name}": amount for name, amount in lacking.items()},
+                    fix="starts when running steps end; nothing to do",
+                )
+            )
+    if not found:
+        found.append(
+            Reason(
+                tier=Tier.CAPACITY,
+                code=ReasonCode.NOT_YET_CONSIDERED,
+                message="fits now; the next scheduling pass starts it",
+            )
+        )
+    return found
+
+
+def show_amount(name: str, amount: int) -> str:
+    """An amount as people write it: 1500 mCPU -> "1.5", 2147483648 bytes -> "2Gi"."""
+    if name == "cpu":
+        whole, milli = divmod(amount, 1_000)
+        return str(whole) if not milli else f"{whole}.{milli:03d}".rstrip("0")
+    if name == "memory":
+        for suffix, size in (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+            if amount >= size:
+                tenths = amount * 10 // size
+                whole, tenth = divmod(tenths, 10)
+                return f"{whole}{suffix}" if not tenth else f"{whole}.{tenth}{suffix}"
+    return str(amount)
+
+
+def _demands(shape: Shape) -> str:
+    parts: list[str] = []
+    if shape.node is not None:
+        parts.append(f"is called {shape.node!r}")
+    if shape.require == "enforced":
+        parts.append("can enforce limits")
+    parts.extend(f"is labelled {key}={value}" for key, value in shape.selector)
+    return " and ".join(parts)

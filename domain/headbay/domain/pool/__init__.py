@@ -1,0 +1,25 @@
+"""The pool: the single writer of its allocations. Messages in, effects out; no I/O."""
+
+from headbay.domain.pool.machine import PoolMachine
+from headbay.domain.pool.messages import (
+    AttemptsGone,
+    DeliveryOutcome,
+    ExchangeArrived,
+    HolderState,
+    Message,
+    NodeReported,
+)
+from headbay.domain.pool.state import Allocation, NodeEntry, WorkloadEntry
+
+__all__ = [
+    "Allocation",
+    "AttemptsGone",
+    "DeliveryOutcome",
+    "ExchangeArrived",
+    "HolderState",
+    "Message",
+    "NodeEntry",
+    "NodeReported",
+    "PoolMachine",
+    "WorkloadEntry",
+]
