@@ -1,5 +1,6 @@
 """The pool: the single writer of its allocations. Messages in, effects out; no I/O."""
 
+from headbay.domain.pool import snapshot, views
 from headbay.domain.pool.machine import PoolMachine
 from headbay.domain.pool.messages import (
     AttemptsGone,
@@ -22,4 +23,6 @@ __all__ = [
     "NodeReported",
     "PoolMachine",
     "WorkloadEntry",
+    "snapshot",
+    "views",
 ]

@@ -43,7 +43,7 @@ from headbay.domain.pool.messages import (
     canonical_order,
 )
 from headbay.domain.pool.state import Allocation, NodeEntry, WorkloadEntry
-from headbay.domain.resources import add, fits, subtract
+from headbay.domain.resources import add, fits, subtract, total
 
 __all__ = ["AUDIT_AFTER_MS", "PASS_LIMIT", "PoolMachine", "Turn"]
 
@@ -140,19 +140,7 @@ class PoolMachine:
         entry.refusals = []
         for grant in exchange.holds:
             self._adopt(grant, now_ms, named=False)
-        for allocation in exchange.releases:
-            held = self.allocations.get(allocation)
-            if held is not None and held.grant.run == exchange.run:
-                self._free(held, "released")
-        for step, attempt in exchange.withdraws:
-            self.backlog.remove((exchange.workload, step, attempt))
-            for held in self._of(exchange.workload):
-                if (held.grant.step, held.grant.attempt) == (step, attempt) and not held.void:
-                    self._free(held, "withdrawn")
-        if exchange.done:
-            for pending in self.backlog.of(exchange.workload):
-                self.backlog.remove(pending.key)
-            return
+        self._give_back(exchange)
         for request in exchange.requests:
             self.arrivals += 1
             self.backlog.add(
@@ -165,6 +153,21 @@ class PoolMachine:
                     now_ms,
                 )
             )
+
+    def _give_back(self, exchange: Exchange) -> None:
+        """Releases, withdrawals, and the last word of a workload."""
+        for allocation in exchange.releases:
+            held = self.allocations.get(allocation)
+            if held is not None and held.grant.run == exchange.run:
+                self._free(held, "released")
+        for step, attempt in exchange.withdraws:
+            self.backlog.remove((exchange.workload, step, attempt))
+            for held in self._of(exchange.workload):
+                if (held.grant.step, held.grant.attempt) == (step, attempt) and not held.void:
+                    self._free(held, "withdrawn")
+        if exchange.done:
+            for pending in self.backlog.of(exchange.workload):
+                self.backlog.remove(pending.key)
 
     def _void(self, workload: str, now_ms: int) -> None:
         """A newer run spoke: what the former one held is freed by proof, or when it is dead."""
@@ -186,7 +189,7 @@ class PoolMachine:
             del self.workloads[exchange.workload]
 
     def _answer(self, exchange: Exchange) -> ExchangeAnswer:
-        """The answer to a message: stored grants and refusals of its seq, nothing for older ones."""
+        """The answer to a message: its stored grants and refusals, nothing for older ones."""
         entry = self.workloads.get(exchange.workload)
         grants: list[Grant] = []
         refusals: list[Refusal] = []
@@ -213,15 +216,11 @@ class PoolMachine:
         if node is not None and report.epoch < node.epoch:
             return
         if report.state == "retired":
-            if node is not None:
-                for held in self._on(name):
-                    self._doubt(held, now_ms, "node retired")
-                del self.nodes[name]
+            self._retire(name, now_ms)
             return
         if node is None:
             node = self.nodes[name] = NodeEntry(report.facts, report.epoch)
-            for held in self._on(name):
-                node.used = add(node.used, held.grant.resources)
+            node.used = total(held.grant.resources for held in self._on(name))
         if node.facts.boot_id != report.facts.boot_id:
             for held in self._on(name):
                 if held.grant.epoch < report.epoch:
@@ -239,6 +238,11 @@ class PoolMachine:
         if report.inventory is not None:
             self.take_inventory(report.inventory, now_ms)
         self._note(f"node {name} epoch {report.epoch} {report.state} used {node.used}")
+
+    def _retire(self, name: str, now_ms: int) -> None:
+        for held in self._on(name):
+            self._doubt(held, now_ms, "node retired")
+        self.nodes.pop(name, None)
 
     def take_inventory(self, inventory: Inventory, now_ms: int) -> None:
         """A node said what it runs; unknown attempts are taken into the books."""
@@ -450,6 +454,10 @@ class PoolMachine:
             for (workload, run), (grants, gone, refusals) in batches.items()
         ]
 
+    def has_deliveries(self) -> bool:
+        """Whether `deliveries` would return anything."""
+        return bool(self._undelivered) or bool(self.notices)
+
     def delivered(self, delivery: Delivery, outcome: DeliveryOutcome) -> None:
         """Take note of what became of a delivery; unknown ones are delivered again."""
         if outcome is DeliveryOutcome.UNKNOWN and (delivery.gone or delivery.refusals):
@@ -480,6 +488,10 @@ class PoolMachine:
                 and node.state == "up"
             }
         )
+
+    def unanswered(self, name: str) -> None:
+        """A node did not answer for its inventory: what it runs stays as it is."""
+        self._note(f"node {name} did not show its inventory")
 
     def suspects(self, now_ms: int) -> list[Grant]:
         """Allocations still unnamed after the inventories: their holders are looked up."""
