@@ -28,6 +28,7 @@ from headbay.domain.exchange import (
     Inventory,
     NodeReport,
     Refusal,
+    StepRequest,
 )
 from headbay.domain.explain import Reason
 from headbay.domain.fence import next_fence
@@ -142,17 +143,29 @@ class PoolMachine:
             self._adopt(grant, now_ms, named=False)
         self._give_back(exchange)
         for request in exchange.requests:
-            self.arrivals += 1
-            self.backlog.add(
-                Pending(
-                    exchange.workload,
-                    exchange.run,
-                    exchange.seq,
-                    request,
-                    (request.submitted_ms, exchange.workload, self.arrivals),
-                    now_ms,
-                )
+            self._queue(exchange, request, now_ms)
+
+    def _queue(self, exchange: Exchange, request: StepRequest, now_ms: int) -> None:
+        """Let a request wait; asking again keeps its place, or the grant it already became."""
+        key = (exchange.workload, request.step, request.attempt)
+        for held in self._of(exchange.workload):
+            if (held.grant.step, held.grant.attempt) == key[1:] and not held.void:
+                held.seq, held.delivery = exchange.seq, "answered"
+                self._undelivered.pop(held.grant.allocation, None)
+                return
+        known = self.backlog.get(key)
+        self.arrivals += 1
+        rank = (request.submitted_ms, exchange.workload, self.arrivals)
+        self.backlog.add(
+            Pending(
+                exchange.workload,
+                exchange.run,
+                exchange.seq,
+                request,
+                known.rank if known else rank,
+                known.since_ms if known else now_ms,
             )
+        )
 
     def _give_back(self, exchange: Exchange) -> None:
         """Releases, withdrawals, and the last word of a workload."""

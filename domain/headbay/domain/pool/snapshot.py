@@ -25,6 +25,7 @@ def dump(machine: PoolMachine) -> bytes:
         "name": machine.name,
         "fence": machine.fence,
         "arrivals": machine.arrivals,
+        "reserved": machine.reserved,
         "nodes": [
             {
                 "facts": node.facts.model_dump(mode="json"),
@@ -75,6 +76,7 @@ def load(packed: bytes) -> PoolMachine:
     machine = PoolMachine(state["name"])
     machine.fence = state["fence"]
     machine.arrivals = state["arrivals"]
+    machine.reserved = state["reserved"]
     for row in state["nodes"]:
         facts = NodeFacts.model_validate(row.pop("facts"))
         machine.nodes[facts.name] = NodeEntry(facts, **row)

@@ -1,0 +1,1 @@
+"""The control worker: hosts the workflows and what they say to each other and to the ledger."""

@@ -1,0 +1,513 @@
+"""The `Workload` workflow: carries out what `headbay.domain.workload` decides.
+
+Everything that arrives becomes an event in the inbox; the machine answers with instructions;
+instructions become activities, timers and messages to the pool. Never in here: a rule, a run id.
+"""
+
+import asyncio
+import base64
+from datetime import timedelta
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio import workflow
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    TimeoutError as ActivityTimeoutError,
+    TimeoutType,
+)
+
+from headbay.domain.attempt import AttemptResult, LaunchSpec, StopOrder
+from headbay.domain.document import DocumentRefusedError, compile_document, digest, validate
+from headbay.domain.exchange import Exchange, ExchangeAnswer, Grant, Refusal, StepRequest
+from headbay.domain.ids import node_queue
+from headbay.domain.lifecycle import WorkloadState
+from headbay.domain.operation import CancelOrder, ResolveOrder, WorkloadContext
+from headbay.domain.status import WorkloadStatus, markdown
+from headbay.domain.workload import events, instructions
+from headbay.domain.workload.machine import Machine
+from headbay.workflows.calls import (
+    ASK_TIMEOUT,
+    EXCHANGE,
+    EXECUTE,
+    NO_RETRY,
+    STOP,
+    Asked,
+    ExchangeOrder,
+)
+from headbay.workflows.operations import Mailbox, answer, now_ms
+
+__all__ = ["Workload"]
+
+CONTINUE_AFTER_EVENTS = 20_000
+FAIL_AFTER_BYTES = 40 * 1024 * 1024
+"""Below Temporal's 50 MiB, at which the server terminates a workflow without a word."""
+
+ASK_AGAIN = (1, 2, 5, 10)
+"""Seconds between tries to reach a pool that does not answer."""
+
+KILL_SLACK = timedelta(seconds=60)
+"""The shim enforces the step's timeout; this backstop lies behind its kill ladder."""
+
+FOREVER = timedelta(days=3650)
+SCHEDULE_TO_START_MS = 30_000
+
+AttemptKey = tuple[str, int, int]
+TimerKey = tuple[str, str, int, int]
+
+
+@workflow.defn(name="Workload")
+class Workload:
+    """One submitted document.
+
+    Args of a start: the document as JSON; optionally a WorkloadContext.
+    """
+
+    @workflow.init
+    def __init__(self, document: Any = None, context: Any = None) -> None:
+        self._machine: Machine | None = None
+        self._mailbox = Mailbox()
+        self._inbox: list[events.Event] = []
+        self._requests: dict[tuple[str, int], StepRequest] = {}
+        self._withdraws: list[tuple[str, int]] = []
+        self._releases: list[str] = []
+        self._handles: dict[AttemptKey, workflow.ActivityHandle[Any]] = {}
+        self._attempts: dict[AttemptKey, asyncio.Task[None]] = {}
+        self._timers: dict[TimerKey, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._finished: WorkloadStatus | None = None
+        self._called_in = False
+        self._told_pool = False
+        self._closed = False
+        self._draining = False
+        self._cancelled_natively = False
+        self._seq = 0
+        self._journaled = 0
+
+    @workflow.run
+    async def run(self, document: Any = None, context: Any = None) -> dict[str, Any]:
+        """Run the document to its end; the result is a WorkloadStatus.
+
+        Raises:
+            ApplicationError: DOCUMENT_REFUSED with the problems, WORKLOAD_FAILED or
+                WORKLOAD_CANCELLED with the WorkloadStatus, HISTORY_TOO_LARGE.
+        """
+        self._begin(document, context)
+        pump = asyncio.create_task(self._pump())
+        while not self._closed:
+            try:
+                await workflow.wait_condition(lambda: bool(self._inbox) or self._closed)
+            except asyncio.CancelledError:
+                if workflow.cancellation_reason() is None:
+                    raise
+                self._cancelled_natively = True
+                reason = workflow.cancellation_reason() or ""
+                self._inbox.append(events.CancelRequested("temporal", reason))
+            self._take_inbox()
+            self._watch_history()
+        pump.cancel()
+        if self._draining and self._finished is None:
+            self._continue(document, context)
+        return self._result()
+
+    # -- beginning and end ---------------------------------------------------------------------
+
+    def _begin(self, document: Any, raw_context: Any) -> None:
+        workload = workflow.info().workflow_id.rpartition("/")[2]
+        try:
+            context = WorkloadContext.model_validate(raw_context or {})
+            if context.previous is not None:
+                self._machine = Machine.load(base64.b64decode(context.previous))
+                self._inbox.append(events.Continued())
+                return
+            dag = compile_document(
+                validate(document), base_dir=context.base_dir, pin_node=context.pin_node
+            )
+        except DocumentRefusedError as error:
+            raise ApplicationError(
+                str(error),
+                [problem.model_dump(mode="json") for problem in error.problems],
+                type="DOCUMENT_REFUSED",
+                non_retryable=True,
+            ) from error
+        except ValidationError as error:
+            raise ApplicationError(
+                f"second argument (context): {error}", type="BAD_CONTEXT", non_retryable=True
+            ) from error
+        self._machine = Machine.new(
+            workload,
+            dag,
+            submitted_ms=now_ms(),
+            document=document,
+            digest=digest(document),
+            submitted_by=context.submitted_by,
+        )
+        self._inbox.append(events.Started())
+
+    def _continue(self, document: Any, raw_context: Any) -> None:
+        """Start a new run with the machine's state; nothing is in flight."""
+        context = WorkloadContext.model_validate(raw_context or {})
+        packed = base64.b64encode(self.machine.dump()).decode()
+        workflow.continue_as_new(
+            args=[document, context.model_copy(update={"previous": packed})],
+        )
+
+    def _result(self) -> dict[str, Any]:
+        status = self._finished
+        if status is None:
+            raise RuntimeError("a workload ended without a status")
+        result = status.to_json()
+        if status.status == WorkloadState.SUCCEEDED:
+            return result
+        if status.status == WorkloadState.CANCELLED and self._cancelled_natively:
+            raise asyncio.CancelledError
+        failed = [step for step in status.steps if step.state == status.status]
+        named = ", ".join(f"{step.name} ({step.reason or step.state})" for step in failed[:5])
+        raise ApplicationError(
+            f"{status.status}: {named}" + (" and more" if len(failed) > 5 else ""),
+            result,
+            type=f"WORKLOAD_{status.status}",
+            non_retryable=True,
+        )
+
+    @property
+    def machine(self) -> Machine:
+        """The machine, once the document was accepted."""
+        if self._machine is None:
+            raise RuntimeError("the workload has not begun")
+        return self._machine
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    def _take_inbox(self) -> None:
+        inbox, self._inbox = self._inbox, []
+        for event in inbox:
+            self._carry_out(self.machine.handle(event, now_ms()))
+        workflow.set_current_details(markdown(self.machine.status()))
+
+    def _carry_out(self, orders: list[instructions.Instruction]) -> None:
+        for order in orders:
+            match order:
+                case instructions.RequestCapacity(request):
+                    self._requests[request.step, request.attempt] = request
+                case instructions.WithdrawRequest(step, attempt):
+                    if self._requests.pop((step, attempt), None) is None:
+                        self._withdraws.append((step, attempt))
+                case instructions.ReleaseCapacity(allocation):
+                    self._releases.append(allocation)
+                case instructions.StartAttempt(spec):
+                    key = (spec.step, spec.attempt, spec.fence)
+                    self._attempts[key] = asyncio.create_task(self._attempt(key, spec))
+                case instructions.StopAttempt(step, attempt, fence, reason):
+                    self._stop((step, attempt, fence), reason)
+                case instructions.StartTimer():
+                    self._start_timer(order)
+                case instructions.CancelTimer(kind, step, attempt, fence):
+                    timer = self._timers.pop((kind, step, attempt, fence), None)
+                    if timer is not None:
+                        timer.cancel()
+                case instructions.Finish(status):
+                    self._finished = status
+
+    def _watch_history(self) -> None:
+        info = workflow.info()
+        if info.get_current_history_size() > FAIL_AFTER_BYTES:
+            raise ApplicationError(
+                f"the history reached {FAIL_AFTER_BYTES >> 20} MiB; split the workload, or keep "
+                "large outputs in artifacts",
+                type="HISTORY_TOO_LARGE",
+                non_retryable=True,
+            )
+        if info.get_current_history_length() > CONTINUE_AFTER_EVENTS:
+            self._draining = True
+
+    # -- attempts ------------------------------------------------------------------------------
+
+    async def _attempt(self, key: AttemptKey, spec: LaunchSpec) -> None:
+        """Run one attempt on its node and tell how its activity closed."""
+        step, attempt, fence = key
+        lease = timedelta(milliseconds=spec.lease_ms)
+        ends = (
+            FOREVER
+            if spec.timeout_ms is None
+            else timedelta(milliseconds=spec.timeout_ms + spec.grace_ms) + KILL_SLACK
+        )
+        handle = workflow.start_activity(
+            EXECUTE,
+            spec,
+            task_queue=node_queue(spec.node, spec.epoch),
+            heartbeat_timeout=lease,
+            schedule_to_start_timeout=timedelta(
+                milliseconds=min(spec.lease_ms, SCHEDULE_TO_START_MS)
+            ),
+            start_to_close_timeout=ends,
+            retry_policy=NO_RETRY,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            result_type=AttemptResult,
+            summary=f"{spec.step} #{spec.attempt} on {spec.node}",
+        )
+        self._handles[key] = handle
+        try:
+            self._inbox.append(events.Closed(await handle))
+        except ActivityError as error:
+            self._inbox.append(_closure(key, error))
+        finally:
+            self._handles.pop(key, None)
+            self._attempts.pop(key, None)
+
+    def _stop(self, key: AttemptKey, reason: str) -> None:
+        """Cancel the activity, and push: the next heartbeat may be a quarter of a lease away."""
+        handle = self._handles.get(key)
+        if handle is None:
+            # Started in this very turn: its task has not run yet.
+            self._spawn(self._stop_when_started(key, reason))
+            return
+        handle.cancel()
+        self._spawn(self._push_stop(key, reason))
+
+    async def _stop_when_started(self, key: AttemptKey, reason: str) -> None:
+        await workflow.wait_condition(lambda: key in self._handles or key not in self._attempts)
+        if key in self._handles:
+            self._stop(key, reason)
+
+    async def _push_stop(self, key: AttemptKey, reason: str) -> None:
+        grant = self.machine.grant(*key)
+        if grant is None:
+            return
+        step, attempt, fence = key
+        try:
+            await workflow.execute_activity(
+                STOP,
+                StopOrder.model_validate(
+                    {
+                        "workload": grant.workload,
+                        "step": step,
+                        "attempt": attempt,
+                        "fence": fence,
+                        "reason": reason,
+                    }
+                ),
+                task_queue=node_queue(grant.node, grant.epoch),
+                schedule_to_close_timeout=timedelta(seconds=10),
+                retry_policy=NO_RETRY,
+            )
+        except ActivityError as error:
+            workflow.logger.warning("stop of %s was not heard: %s", step, error.cause)
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # -- timers --------------------------------------------------------------------------------
+
+    def _start_timer(self, order: instructions.StartTimer) -> None:
+        key = (order.kind, order.step, order.attempt, order.fence)
+        self._timers[key] = asyncio.create_task(self._timer(key, order))
+
+    async def _timer(self, key: TimerKey, order: instructions.StartTimer) -> None:
+        await workflow.sleep(timedelta(milliseconds=max(1, order.at_ms - now_ms())))
+        self._timers.pop(key, None)
+        self._inbox.append(order.event())
+
+    # -- the pool ------------------------------------------------------------------------------
+
+    async def _pump(self) -> None:
+        """Send what there is to say, one message in flight, until the last one was heard."""
+        while not self._closed:
+            await workflow.wait_condition(self._has_mail)
+            final = self._finished is not None and not self._inbox
+            order = self._compose(final=final)
+            asked = await self._ask(order)
+            if asked.journaled and order.events:
+                self._journaled = order.events[-1].seq + 1
+                self.machine.forget_journal(self._journaled)
+            if asked.answer is not None:
+                self._take_answer(asked.answer)
+            self._closed = final or self._may_continue()
+
+    def _has_mail(self) -> bool:
+        if self._inbox:
+            return False  # First the machine has its say: it may add to the message.
+        return (
+            self._finished is not None
+            or self._called_in
+            or bool(self._withdraws)
+            or bool(self._releases)
+            or (bool(self._requests) and not self._draining)
+            or self._may_continue()
+        )
+
+    def _may_continue(self) -> bool:
+        return self._draining and not self._attempts and not self._inbox
+
+    def _compose(self, *, final: bool) -> ExchangeOrder:
+        machine = self.machine
+        requests = [] if self._draining else list(self._requests.values())
+        talk = bool(requests or self._withdraws or self._releases or self._called_in)
+        exchange: Exchange | None = None
+        if talk or (final and self._told_pool):
+            self._seq += 1
+            self._told_pool = True
+            exchange = Exchange(
+                workload=machine.workload,
+                run="",
+                seq=self._seq,
+                requests=requests,
+                releases=self._releases,
+                withdraws=self._withdraws,
+                holds=machine.grants() if self._called_in else [],
+                done=final,
+            )
+        if requests:
+            self._requests = {}
+        self._releases, self._withdraws, self._called_in = [], [], False
+        return ExchangeOrder(
+            pool=machine.dag.pool, exchange=exchange, events=machine.journal_since(self._journaled)
+        )
+
+    async def _ask(self, order: ExchangeOrder) -> Asked:
+        """Say it until it is answered; the sequence number makes repeats harmless."""
+        tries = 0
+        while True:
+            try:
+                return await workflow.execute_local_activity(
+                    EXCHANGE,
+                    order,
+                    start_to_close_timeout=ASK_TIMEOUT,
+                    schedule_to_close_timeout=ASK_TIMEOUT,
+                    retry_policy=NO_RETRY,
+                    result_type=Asked,
+                )
+            except ActivityError as error:
+                workflow.logger.warning("pool %s did not answer: %s", order.pool, error.cause)
+                await workflow.sleep(ASK_AGAIN[min(tries, len(ASK_AGAIN) - 1)])
+                tries += 1
+
+    def _take_answer(self, answered: ExchangeAnswer) -> None:
+        self._inbox.extend(events.Granted(grant) for grant in answered.grants)
+        self._inbox.extend(
+            events.Refused(r.step, r.attempt, r.code, r.message) for r in answered.refusals
+        )
+
+    # -- what it is told -----------------------------------------------------------------------
+
+    @workflow.signal(name="grants", description="Allocations, from the pool")
+    def grants(self, raw: Any = None) -> None:
+        """A list of Grant."""
+        for item in raw if isinstance(raw, list) else [raw]:
+            grant, _ = self._mailbox.parse("grants", Grant, item)
+            if grant is not None:
+                self._inbox.append(events.Granted(grant))
+
+    @workflow.signal(name="refused", description="Requests that can never be met, from the pool")
+    def refused(self, raw: Any = None) -> None:
+        """A list of Refusal."""
+        for item in raw if isinstance(raw, list) else [raw]:
+            refusal, _ = self._mailbox.parse("refused", Refusal, item)
+            if refusal is not None:
+                self._inbox.append(
+                    events.Refused(refusal.step, refusal.attempt, refusal.code, refusal.message)
+                )
+
+    @workflow.signal(name="gone", description="Attempts that are proven gone, from the pool")
+    def gone(self, raw: Any = None) -> None:
+        """A list of AttemptResult."""
+        for item in raw if isinstance(raw, list) else [raw]:
+            result, _ = self._mailbox.parse("gone", AttemptResult, item)
+            if result is not None:
+                self._inbox.append(events.Gone(result))
+
+    @workflow.signal(name="late_exit", description="How an attempt ended after its activity did")
+    def late_exit(self, raw: Any = None) -> None:
+        """An AttemptResult, straight from a node."""
+        result, _ = self._mailbox.parse("late_exit", AttemptResult, raw)
+        if result is not None:
+            self._inbox.append(events.LateExit(result))
+
+    @workflow.signal(name="call_in", description="A new pool wants to know what is outstanding")
+    def call_in(self, raw: Any = None) -> None:
+        """{"pool": name}."""
+        pool = raw.get("pool") if isinstance(raw, dict) else None
+        if self._machine is not None and pool in (None, self._machine.dag.pool):
+            self._called_in = True
+            self._inbox.append(events.PoolRestarted())
+
+    @workflow.signal(name="cancel", description="Cancel: {by, reason}")
+    def cancel(self, raw: Any = None) -> None:
+        """A CancelOrder."""
+        self._cancel(raw)
+
+    @workflow.update(name="cancel", description="Cancel: {by, reason}")
+    def cancel_update(self, raw: Any = None) -> Any:
+        """A CancelOrder."""
+        return self._cancel(raw)
+
+    def _cancel(self, raw: Any) -> dict[str, Any]:
+        order, answered = self._mailbox.parse("cancel", CancelOrder, raw)
+        if order is None:
+            return answered
+        if self._finished is not None:
+            return self._mailbox.refuse("cancel", "ALREADY_FINISHED", "the workload has ended")
+        self._inbox.append(events.CancelRequested(order.by, order.reason))
+        return answered
+
+    @workflow.signal(name="resolve", description="Decide an UNRESOLVED step: {step, verdict, …}")
+    def resolve(self, raw: Any = None) -> None:
+        """A ResolveOrder."""
+        self._resolve(raw)
+
+    @workflow.update(name="resolve", description="Decide an UNRESOLVED step: {step, verdict, …}")
+    def resolve_update(self, raw: Any = None) -> Any:
+        """A ResolveOrder."""
+        return self._resolve(raw)
+
+    def _resolve(self, raw: Any) -> dict[str, Any]:
+        order, answered = self._mailbox.parse("resolve", ResolveOrder, raw)
+        if order is None:
+            return answered
+        if self._machine is None:
+            return self._mailbox.refuse("resolve", "NOT_UNRESOLVED", "nothing has run yet")
+        verdict = self._machine.may_resolve(order.step)
+        if not verdict.accepted:
+            return self._mailbox.refuse("resolve", verdict.code, verdict.message)
+        self._inbox.append(events.Resolved(order.step, order.verdict, order.by, order.reason))
+        return answered
+
+    # -- what it shows -------------------------------------------------------------------------
+
+    @workflow.query(name="state", description="WorkloadStatus: steps and their attempts")
+    def state(self) -> Any:
+        """WorkloadStatus."""
+        return None if self._machine is None else self._machine.status().to_json()
+
+    @workflow.query(name="journal", description="Journal events of this run, from a seq on")
+    def journal(self, raw: Any = None) -> Any:
+        """A list of JournalEvent, ``run`` left empty."""
+        start = raw if isinstance(raw, int) else 0
+        if self._machine is None:
+            return []
+        return [e.model_dump(mode="json") for e in self._machine.journal_since(start)]
+
+    @workflow.query(name="refusals", description="Operations that were refused, and why")
+    def refusals(self) -> Any:
+        """The last refused operations."""
+        return self._mailbox.refusals()
+
+
+def _closure(key: AttemptKey, error: ActivityError) -> events.Event:
+    """What an activity's failure says about its attempt.
+
+    The node itself never fails an activity: it always completes it with an AttemptResult. A
+    cancelled activity is one that the server withdrew before any node had it.
+    """
+    cause = error.cause
+    if isinstance(cause, CancelledError):
+        return events.NeverStarted(*key)
+    if isinstance(cause, ActivityTimeoutError):
+        if cause.type == TimeoutType.SCHEDULE_TO_START:
+            return events.NeverStarted(*key)
+        return events.ClosedUnproven(*key, cause.type.name if cause.type else "TIMEOUT")
+    return events.ClosedUnproven(*key, str(cause))
