@@ -57,10 +57,8 @@ class AttemptState(StrEnum):
     """Where an attempt is."""
 
     REQUESTED = "REQUESTED"
-    GRANTED = "GRANTED"
-    """Has an allocation; its activity was ordered."""
-    STARTED = "STARTED"
-    """The node acknowledged it."""
+    RUNNING = "RUNNING"
+    """Has an allocation; its activity was ordered and has not closed."""
     IN_DOUBT = "IN_DOUBT"
     """Its activity closed without the node's own word; the process may still run."""
     ENDED = "ENDED"
@@ -138,9 +136,8 @@ _A = AttemptState
 
 ATTEMPT_TRANSITIONS: Final[Mapping[AttemptState, frozenset[AttemptState]]] = MappingProxyType(
     {
-        _A.REQUESTED: frozenset({_A.GRANTED, _A.ENDED}),
-        _A.GRANTED: frozenset({_A.STARTED, _A.IN_DOUBT, _A.ENDED}),
-        _A.STARTED: frozenset({_A.IN_DOUBT, _A.ENDED}),
+        _A.REQUESTED: frozenset({_A.RUNNING, _A.ENDED}),
+        _A.RUNNING: frozenset({_A.IN_DOUBT, _A.ENDED}),
         _A.IN_DOUBT: frozenset({_A.ENDED}),
         _A.ENDED: frozenset(),
     }
