@@ -3,7 +3,7 @@
 The two must never overlap on clocks that run (invariants 4 and 5). Let a renewal be sent at s, be
 acknowledged, and the activity close at c. The server cannot acknowledge after it closed the
 activity, so s <= c. The node kills by ``s + ttl - margin`` plus `KILL_BOUND_MS`; nobody gives the
-step away before ``c + ttl + grace``.
+step away before ``c + ttl + max(grace, KILL_BOUND)``.
 """
 
 from typing import Final
@@ -21,8 +21,8 @@ MIN_TTL_MS: Final = 1_000
 """Shorter leases could not be renewed in time across a network."""
 
 KILL_BOUND_MS: Final = 2_000
-"""A shim notices the deadline and has killed everything within this time; on top of it comes the
-grace, which for the kill of a lost lease is not spent on waiting."""
+"""Within this time a shim notices the deadline (it polls every 250 ms) and has killed everything:
+the kill of a lost lease waits for no grace."""
 
 _NS_PER_MS = 1_000_000
 
@@ -47,7 +47,8 @@ def deadline_ns(sent_ns: int, ttl_ms: int, margin_ms: int) -> int:
     Args:
         sent_ns: CLOCK_BOOTTIME when the last acknowledged heartbeat was *sent*; never when its
             acknowledgement came, which may be much later.
-        ttl_ms: The lease's TTL. margin_ms: See `margin_ms`.
+        ttl_ms: The lease's TTL.
+        margin_ms: What `margin_ms` says for it.
     """
     return sent_ns + (ttl_ms - margin_ms) * _NS_PER_MS
 
@@ -59,6 +60,6 @@ def reassign_after_ms(closed_at_ms: int, ttl_ms: int, grace_ms: int) -> int:
         closed_at_ms: When the closure was *recorded*, by the clock that the timer runs on; never
             the time of the last heartbeat, which is not known for certain.
         ttl_ms: TTL of the lease it held.
-        grace_ms: Its grace.
+        grace_ms: The step's grace; a shorter one than the kill itself takes does not count.
     """
-    return closed_at_ms + ttl_ms + grace_ms
+    return closed_at_ms + ttl_ms + max(grace_ms, KILL_BOUND_MS)
