@@ -6,28 +6,31 @@ instructions become activities, timers and messages to the pool. Never in here: 
 
 import asyncio
 import base64
+from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
 
+from headbay.domain.workload.machine import Machine
 from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
     CancelledError,
-    TimeoutError as ActivityTimeoutError,
     TimeoutType,
 )
+from temporalio.exceptions import (
+    TimeoutError as ActivityTimeoutError,
+)
 
-from headbay.domain.attempt import AttemptResult, LaunchSpec, StopOrder
+from headbay.domain.attempt import AttemptResult, LaunchSpec
 from headbay.domain.document import DocumentRefusedError, compile_document, digest, validate
 from headbay.domain.exchange import Exchange, ExchangeAnswer, Grant, Refusal, StepRequest
 from headbay.domain.ids import node_queue
 from headbay.domain.lifecycle import WorkloadState
 from headbay.domain.operation import CancelOrder, ResolveOrder, WorkloadContext
-from headbay.domain.status import WorkloadStatus, markdown
+from headbay.domain.status import WorkloadStatus, markdown, to_json
 from headbay.domain.workload import events, instructions
-from headbay.domain.workload.machine import Machine
 from headbay.workflows.calls import (
     ASK_TIMEOUT,
     EXCHANGE,
@@ -37,7 +40,7 @@ from headbay.workflows.calls import (
     Asked,
     ExchangeOrder,
 )
-from headbay.workflows.operations import Mailbox, answer, now_ms
+from headbay.workflows.operations import Mailbox, now_ms
 
 __all__ = ["Workload"]
 
@@ -48,6 +51,8 @@ FAIL_AFTER_BYTES = 40 * 1024 * 1024
 ASK_AGAIN = (1, 2, 5, 10)
 """Seconds between tries to reach a pool that does not answer."""
 
+STOP_TIMEOUT = timedelta(seconds=10)
+
 KILL_SLACK = timedelta(seconds=60)
 """The shim enforces the step's timeout; this backstop lies behind its kill ladder."""
 
@@ -55,7 +60,7 @@ FOREVER = timedelta(days=3650)
 SCHEDULE_TO_START_MS = 30_000
 
 AttemptKey = tuple[str, int, int]
-TimerKey = tuple[str, str, int, int]
+TimerKey = tuple[instructions.TimerKind, str, int, int]
 
 
 @workflow.defn(name="Workload")
@@ -65,8 +70,7 @@ class Workload:
     Args of a start: the document as JSON; optionally a WorkloadContext.
     """
 
-    @workflow.init
-    def __init__(self, document: Any = None, context: Any = None) -> None:
+    def __init__(self) -> None:
         self._machine: Machine | None = None
         self._mailbox = Mailbox()
         self._inbox: list[events.Event] = []
@@ -83,6 +87,8 @@ class Workload:
         self._closed = False
         self._draining = False
         self._cancelled_natively = False
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._tickets = 0
         self._seq = 0
         self._journaled = 0
 
@@ -158,7 +164,7 @@ class Workload:
         status = self._finished
         if status is None:
             raise RuntimeError("a workload ended without a status")
-        result = status.to_json()
+        result = to_json(status)
         if status.status == WorkloadState.SUCCEEDED:
             return result
         if status.status == WorkloadState.CANCELLED and self._cancelled_natively:
@@ -200,14 +206,19 @@ class Workload:
                 case instructions.StartAttempt(spec):
                     key = (spec.step, spec.attempt, spec.fence)
                     self._attempts[key] = asyncio.create_task(self._attempt(key, spec))
-                case instructions.StopAttempt(step, attempt, fence, reason):
-                    self._stop((step, attempt, fence), reason)
+                case instructions.StopAttempt():
+                    self._stop(order)
+                case instructions.AbandonAttempt(step, attempt, fence):
+                    self._attempts.pop((step, attempt, fence), None)
                 case instructions.StartTimer():
-                    self._start_timer(order)
+                    key = (order.kind, order.step, order.attempt, order.fence)
+                    self._timers[key] = asyncio.create_task(self._timer(key, order.at_ms))
                 case instructions.CancelTimer(kind, step, attempt, fence):
                     timer = self._timers.pop((kind, step, attempt, fence), None)
                     if timer is not None:
                         timer.cancel()
+                case instructions.Answer(ticket, acceptance):
+                    self._answer(ticket, acceptance)
                 case instructions.Finish(status):
                     self._finished = status
 
@@ -220,14 +231,14 @@ class Workload:
                 type="HISTORY_TOO_LARGE",
                 non_retryable=True,
             )
-        if info.get_current_history_length() > CONTINUE_AFTER_EVENTS:
+        if info.get_current_history_length() > CONTINUE_AFTER_EVENTS and not self._draining:
             self._draining = True
+            self._inbox.append(events.DrainStarted())
 
     # -- attempts ------------------------------------------------------------------------------
 
     async def _attempt(self, key: AttemptKey, spec: LaunchSpec) -> None:
         """Run one attempt on its node and tell how its activity closed."""
-        step, attempt, fence = key
         lease = timedelta(milliseconds=spec.lease_ms)
         ends = (
             FOREVER
@@ -257,60 +268,46 @@ class Workload:
             self._handles.pop(key, None)
             self._attempts.pop(key, None)
 
-    def _stop(self, key: AttemptKey, reason: str) -> None:
+    def _stop(self, order: instructions.StopAttempt) -> None:
         """Cancel the activity, and push: the next heartbeat may be a quarter of a lease away."""
-        handle = self._handles.get(key)
-        if handle is None:
-            # Started in this very turn: its task has not run yet.
-            self._spawn(self._stop_when_started(key, reason))
-            return
-        handle.cancel()
-        self._spawn(self._push_stop(key, reason))
+        stop = order.order
+        self._spawn(self._cancel_attempt((stop.step, stop.attempt, stop.fence)))
+        self._spawn(self._push_stop(order))
 
-    async def _stop_when_started(self, key: AttemptKey, reason: str) -> None:
+    async def _cancel_attempt(self, key: AttemptKey) -> None:
+        # An attempt of this very turn has a task, but not yet an activity.
         await workflow.wait_condition(lambda: key in self._handles or key not in self._attempts)
         if key in self._handles:
-            self._stop(key, reason)
+            self._handles[key].cancel()
 
-    async def _push_stop(self, key: AttemptKey, reason: str) -> None:
-        grant = self.machine.grant(*key)
-        if grant is None:
-            return
-        step, attempt, fence = key
+    async def _push_stop(self, order: instructions.StopAttempt) -> None:
         try:
             await workflow.execute_activity(
                 STOP,
-                StopOrder.model_validate(
-                    {
-                        "workload": grant.workload,
-                        "step": step,
-                        "attempt": attempt,
-                        "fence": fence,
-                        "reason": reason,
-                    }
-                ),
-                task_queue=node_queue(grant.node, grant.epoch),
-                schedule_to_close_timeout=timedelta(seconds=10),
+                order.order,
+                task_queue=node_queue(order.node, order.epoch),
+                schedule_to_close_timeout=STOP_TIMEOUT,
                 retry_policy=NO_RETRY,
             )
         except ActivityError as error:
-            workflow.logger.warning("stop of %s was not heard: %s", step, error.cause)
+            workflow.logger.warning("stop of %s was not heard: %s", order.order.step, error.cause)
 
-    def _spawn(self, coroutine: Any) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(coroutine)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    # -- timers --------------------------------------------------------------------------------
-
-    def _start_timer(self, order: instructions.StartTimer) -> None:
-        key = (order.kind, order.step, order.attempt, order.fence)
-        self._timers[key] = asyncio.create_task(self._timer(key, order))
-
-    async def _timer(self, key: TimerKey, order: instructions.StartTimer) -> None:
-        await workflow.sleep(timedelta(milliseconds=max(1, order.at_ms - now_ms())))
+    async def _timer(self, key: TimerKey, at_ms: int) -> None:
+        await workflow.sleep(timedelta(milliseconds=max(1, at_ms - now_ms())))
         self._timers.pop(key, None)
-        self._inbox.append(order.event())
+        kind, step, attempt, fence = key
+        match kind:
+            case instructions.TimerKind.LEASE:
+                self._inbox.append(events.LeaseRanOut(step, attempt, fence))
+            case instructions.TimerKind.RETRY:
+                self._inbox.append(events.RetryDue(step, attempt))
+            case instructions.TimerKind.QUEUE:
+                self._inbox.append(events.QueueTimedOut(step, attempt))
 
     # -- the pool ------------------------------------------------------------------------------
 
@@ -438,50 +435,55 @@ class Workload:
     @workflow.signal(name="cancel", description="Cancel: {by, reason}")
     def cancel(self, raw: Any = None) -> None:
         """A CancelOrder."""
-        self._cancel(raw)
+        order, _ = self._mailbox.parse("cancel", CancelOrder, raw)
+        if order is not None:
+            self._inbox.append(events.CancelRequested(order.by, order.reason))
 
     @workflow.update(name="cancel", description="Cancel: {by, reason}")
-    def cancel_update(self, raw: Any = None) -> Any:
+    async def cancel_update(self, raw: Any = None) -> Any:
         """A CancelOrder."""
-        return self._cancel(raw)
-
-    def _cancel(self, raw: Any) -> dict[str, Any]:
         order, answered = self._mailbox.parse("cancel", CancelOrder, raw)
         if order is None:
             return answered
-        if self._finished is not None:
-            return self._mailbox.refuse("cancel", "ALREADY_FINISHED", "the workload has ended")
-        self._inbox.append(events.CancelRequested(order.by, order.reason))
-        return answered
+        self._tickets += 1
+        event = events.CancelRequested(order.by, order.reason, self._tickets)
+        return await self._decide(event, self._tickets)
 
     @workflow.signal(name="resolve", description="Decide an UNRESOLVED step: {step, verdict, …}")
     def resolve(self, raw: Any = None) -> None:
         """A ResolveOrder."""
-        self._resolve(raw)
+        order, _ = self._mailbox.parse("resolve", ResolveOrder, raw)
+        if order is not None:
+            self._inbox.append(events.Resolved(order.step, order.verdict, order.by, order.reason))
 
     @workflow.update(name="resolve", description="Decide an UNRESOLVED step: {step, verdict, …}")
-    def resolve_update(self, raw: Any = None) -> Any:
+    async def resolve_update(self, raw: Any = None) -> Any:
         """A ResolveOrder."""
-        return self._resolve(raw)
-
-    def _resolve(self, raw: Any) -> dict[str, Any]:
         order, answered = self._mailbox.parse("resolve", ResolveOrder, raw)
         if order is None:
             return answered
-        if self._machine is None:
-            return self._mailbox.refuse("resolve", "NOT_UNRESOLVED", "nothing has run yet")
-        verdict = self._machine.may_resolve(order.step)
-        if not verdict.accepted:
-            return self._mailbox.refuse("resolve", verdict.code, verdict.message)
-        self._inbox.append(events.Resolved(order.step, order.verdict, order.by, order.reason))
-        return answered
+        self._tickets += 1
+        event = events.Resolved(order.step, order.verdict, order.by, order.reason, self._tickets)
+        return await self._decide(event, self._tickets)
+
+    async def _decide(self, event: events.Event, ticket: int) -> dict[str, Any]:
+        """Let the machine answer an operation."""
+        self._inbox.append(event)
+        await workflow.wait_condition(lambda: ticket in self._answers)
+        return self._answers.pop(ticket)
+
+    def _answer(self, ticket: int | None, acceptance: instructions.Acceptance) -> None:
+        if ticket is not None:
+            self._answers[ticket] = acceptance.model_dump(mode="json")
+        elif not acceptance.accepted:
+            self._mailbox.refuse("operation", acceptance.code, acceptance.message)
 
     # -- what it shows -------------------------------------------------------------------------
 
     @workflow.query(name="state", description="WorkloadStatus: steps and their attempts")
     def state(self) -> Any:
         """WorkloadStatus."""
-        return None if self._machine is None else self._machine.status().to_json()
+        return None if self._machine is None else to_json(self._machine.status())
 
     @workflow.query(name="journal", description="Journal events of this run, from a seq on")
     def journal(self, raw: Any = None) -> Any:
@@ -509,5 +511,11 @@ def _closure(key: AttemptKey, error: ActivityError) -> events.Event:
     if isinstance(cause, ActivityTimeoutError):
         if cause.type == TimeoutType.SCHEDULE_TO_START:
             return events.NeverStarted(*key)
-        return events.ClosedUnproven(*key, cause.type.name if cause.type else "TIMEOUT")
-    return events.ClosedUnproven(*key, str(cause))
+        heartbeat = cause.type == TimeoutType.HEARTBEAT
+        return events.ClosedUnproven(
+            *key,
+            events.ClosureCause.HEARTBEAT_TIMEOUT
+            if heartbeat
+            else events.ClosureCause.START_TO_CLOSE_TIMEOUT,
+        )
+    return events.ClosedUnproven(*key, events.ClosureCause.FAILED)

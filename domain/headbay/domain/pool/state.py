@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headbay.domain.exchange import Grant, NodeFacts, Refusal
+from headbay.domain.lease import reassign_after_ms
 
 __all__ = ["Allocation", "NodeEntry", "WorkloadEntry"]
 
@@ -63,7 +64,7 @@ class Allocation:
 
     def expires_ms(self, now_ms: int) -> int:
         """When its process is dead for sure if its lease is renewed no more from now on."""
-        return now_ms + self.grant.lease_ms + self.grant.grace_ms
+        return reassign_after_ms(now_ms, self.grant.lease_ms, self.grant.grace_ms)
 
 
 @dataclass(slots=True)
