@@ -204,11 +204,11 @@ class Cluster:
             self.parts[name].end()
 
     def logs(self) -> str:
-        tails = []
-        for part in self.parts.values():
-            if part.log.exists():
-                tails.append(f"--- {part.name}\n" + part.log.read_text(errors="replace")[-4_000:])
-        return "\n".join(tails)
+        return "\n".join(
+            f"--- {part.name}\n" + part.log.read_text(errors="replace")[-4_000:]
+            for part in self.parts.values()
+            if part.log.exists()
+        )
 
 
 def spool_entries(cluster: Cluster, node: str = "n1") -> list[str]:

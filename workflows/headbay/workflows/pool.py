@@ -16,6 +16,7 @@ from headbay.domain.attempt import AttemptResult
 from headbay.domain.exchange import Exchange, Inventory, NodeReport
 from headbay.domain.ids import node_queue
 from headbay.domain.pool import (
+    CALL_INS,
     AttemptsGone,
     DeliveryOutcome,
     ExchangeArrived,
@@ -46,7 +47,7 @@ __all__ = ["Pool", "PoolSettings"]
 
 AUDIT_EVERY = timedelta(seconds=60)
 DELIVER_LIMIT = 200
-CENSUS_AGAIN = timedelta(seconds=10)
+CALL_IN_AGAIN = timedelta(seconds=10)
 """Visibility lags behind: who was missed by the first census is called in by the second."""
 
 
@@ -79,7 +80,9 @@ class Pool:
         self._answers: dict[int, Any] = {}
         self._tickets = 0
         self._dirty = True
-        self._census_due = packed is None
+        if packed is None:
+            self._machine.reset()
+        self._calling = False
         self._census: asyncio.Task[None] | None = None
         self._delivering: asyncio.Task[None] | None = None
         self._auditing = False
@@ -103,6 +106,8 @@ class Pool:
                 break
         auditor.cancel()
         waker.cancel()
+        if self._census is not None:
+            self._census.cancel()
         workflow.continue_as_new(args=[name, snapshot.dump(self._machine), self._settings])
 
     # -- turns ---------------------------------------------------------------------------------
@@ -114,8 +119,7 @@ class Pool:
         for ticket, answered in turn.answers.items():
             self._answers[ticket] = answered.model_dump(mode="json")
         self._wake_at = self._machine.wake_at_ms()
-        if self._census_due and self._census is None:
-            self._census_due = False
+        if self._machine.call_ins > 0 and self._census is None:
             self._census = asyncio.create_task(self._call_in())
         if self._delivering is None and not self._spent() and self._machine.has_deliveries():
             self._delivering = asyncio.create_task(self._deliver())
@@ -138,7 +142,7 @@ class Pool:
                 or self._dirty
                 or (
                     self._delivering is None
-                    and self._census is None
+                    and not self._calling
                     and not self._auditing
                     and workflow.all_handlers_finished()
                 )
@@ -148,7 +152,6 @@ class Pool:
 
     def _on_reset(self, _seed: int) -> None:
         self._machine.reset()
-        self._census_due = True
         self._dirty = True
 
     # -- what it sends -------------------------------------------------------------------------
@@ -175,16 +178,22 @@ class Pool:
             self._dirty = True
 
     async def _call_in(self) -> None:
+        """Call in everyone, twice; a run that ends in between leaves the second to its heir."""
         try:
-            order = CensusOrder(pool=self._machine.name)
-            for pause in (timedelta(0), CENSUS_AGAIN):
-                await workflow.sleep(pause)
-                await workflow.execute_activity(
+            while self._machine.call_ins > 0:
+                if self._machine.call_ins < CALL_INS:
+                    await workflow.sleep(CALL_IN_AGAIN)
+                self._calling = True
+                fence = await workflow.execute_activity(
                     CENSUS,
-                    order,
+                    CensusOrder(pool=self._machine.name),
                     start_to_close_timeout=timedelta(seconds=60),
+                    result_type=int,
                 )
+                self._machine.called_in(fence)
+                self._calling = False
         finally:
+            self._calling = False
             self._census = None
             self._dirty = True
 

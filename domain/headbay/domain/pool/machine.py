@@ -46,13 +46,16 @@ from headbay.domain.pool.messages import (
 from headbay.domain.pool.state import Allocation, NodeEntry, WorkloadEntry
 from headbay.domain.resources import add, fits, subtract, total
 
-__all__ = ["AUDIT_AFTER_MS", "PASS_LIMIT", "PoolMachine", "Turn"]
+__all__ = ["AUDIT_AFTER_MS", "CALL_INS", "PASS_LIMIT", "PoolMachine", "Turn"]
 
 AUDIT_AFTER_MS = 60_000
 """An allocation that no node has named for this long is looked into."""
 
 PASS_LIMIT = 1_000
 """Placements of one pass: well below the workflow deadlock detector's two seconds."""
+
+CALL_INS = 2
+"""Censuses after a pool began or was reset."""
 
 STORY_LENGTH = 100
 
@@ -82,6 +85,7 @@ class PoolMachine:
         self.backlog = Backlog()
         self.notices: list[Delivery] = []
         self.arrivals = 0
+        self.call_ins = 0
         self.reserved: dict[str, str] = {}
         self._held: dict[str, set[str]] = {}
         self._undelivered: dict[str, None] = {}
@@ -122,7 +126,13 @@ class PoolMachine:
         for node in self.nodes.values():
             node.awaited = True
         self._in_delivery.clear()
+        self.call_ins = CALL_INS
         self._note("reset: inventories awaited")
+
+    def called_in(self, fence: int) -> None:
+        """A census is done; ``fence`` is the highest that the ledger remembers."""
+        self.fence = max(self.fence, fence)
+        self.call_ins -= 1
 
     # -- workloads -----------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ def dump(machine: PoolMachine) -> bytes:
         "fence": machine.fence,
         "arrivals": machine.arrivals,
         "reserved": machine.reserved,
+        "call_ins": machine.call_ins,
         "nodes": [
             {
                 "facts": node.facts.model_dump(mode="json"),
@@ -77,6 +78,7 @@ def load(packed: bytes) -> PoolMachine:
     machine.fence = state["fence"]
     machine.arrivals = state["arrivals"]
     machine.reserved = state["reserved"]
+    machine.call_ins = state["call_ins"]
     for row in state["nodes"]:
         facts = NodeFacts.model_validate(row.pop("facts"))
         machine.nodes[facts.name] = NodeEntry(facts, **row)
