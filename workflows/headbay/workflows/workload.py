@@ -10,7 +10,6 @@ from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
 
-from headbay.domain.workload.machine import Machine
 from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.exceptions import (
@@ -27,10 +26,12 @@ from headbay.domain.attempt import AttemptResult, LaunchSpec
 from headbay.domain.document import DocumentRefusedError, compile_document, digest, validate
 from headbay.domain.exchange import Exchange, ExchangeAnswer, Grant, Refusal, StepRequest
 from headbay.domain.ids import node_queue
+from headbay.domain.journal import JournalEvent
 from headbay.domain.lifecycle import WorkloadState
 from headbay.domain.operation import CancelOrder, ResolveOrder, WorkloadContext
 from headbay.domain.status import WorkloadStatus, markdown, to_json
 from headbay.domain.workload import events, instructions
+from headbay.domain.workload.machine import Machine
 from headbay.workflows.calls import (
     ASK_TIMEOUT,
     EXCHANGE,
@@ -50,6 +51,10 @@ FAIL_AFTER_BYTES = 40 * 1024 * 1024
 
 ASK_AGAIN = (1, 2, 5, 10)
 """Seconds between tries to reach a pool that does not answer."""
+
+LARGE = 60
+DESCRIBE_EVERY_MS = 1_000
+"""Rendering a thousand steps at every turn would cost more than running them."""
 
 STOP_TIMEOUT = timedelta(seconds=10)
 
@@ -87,6 +92,8 @@ class Workload:
         self._closed = False
         self._draining = False
         self._cancelled_natively = False
+        self._submission: dict[str, Any] = {}
+        self._described_ms = 0
         self._answers: dict[int, dict[str, Any]] = {}
         self._tickets = 0
         self._seq = 0
@@ -121,7 +128,6 @@ class Workload:
     # -- beginning and end ---------------------------------------------------------------------
 
     def _begin(self, document: Any, raw_context: Any) -> None:
-        workload = workflow.info().workflow_id.rpartition("/")[2]
         try:
             context = WorkloadContext.model_validate(raw_context or {})
             if context.previous is not None:
@@ -142,14 +148,12 @@ class Workload:
             raise ApplicationError(
                 f"second argument (context): {error}", type="BAD_CONTEXT", non_retryable=True
             ) from error
-        self._machine = Machine.new(
-            workload,
-            dag,
-            submitted_ms=now_ms(),
-            document=document,
-            digest=digest(document),
-            submitted_by=context.submitted_by,
-        )
+        self._machine = Machine.new(_workload_id(), dag, now_ms())
+        self._submission = {
+            "document": document,
+            "digest": digest(document),
+            "submitted_by": context.submitted_by,
+        }
         self._inbox.append(events.Started())
 
     def _continue(self, document: Any, raw_context: Any) -> None:
@@ -169,7 +173,7 @@ class Workload:
             return result
         if status.status == WorkloadState.CANCELLED and self._cancelled_natively:
             raise asyncio.CancelledError
-        failed = [step for step in status.steps if step.state == status.status]
+        failed = [step for step in status.steps if step.state.value == status.status.value]
         named = ", ".join(f"{step.name} ({step.reason or step.state})" for step in failed[:5])
         raise ApplicationError(
             f"{status.status}: {named}" + (" and more" if len(failed) > 5 else ""),
@@ -191,7 +195,16 @@ class Workload:
         inbox, self._inbox = self._inbox, []
         for event in inbox:
             self._carry_out(self.machine.handle(event, now_ms()))
-        workflow.set_current_details(markdown(self.machine.status()))
+        self._describe()
+
+    def _describe(self) -> None:
+        """Tell the story in Temporal's UI; of large workloads once a second, and at the end."""
+        now = now_ms()
+        large = len(self.machine.dag.steps) > LARGE
+        if large and self._finished is None and now - self._described_ms < DESCRIBE_EVERY_MS:
+            return
+        self._described_ms = now
+        workflow.set_current_details(markdown(self._finished or self.machine.status))
 
     def _carry_out(self, orders: list[instructions.Instruction]) -> None:
         for order in orders:
@@ -211,8 +224,10 @@ class Workload:
                 case instructions.AbandonAttempt(step, attempt, fence):
                     self._attempts.pop((step, attempt, fence), None)
                 case instructions.StartTimer():
-                    key = (order.kind, order.step, order.attempt, order.fence)
-                    self._timers[key] = asyncio.create_task(self._timer(key, order.at_ms))
+                    timer_key = (order.kind, order.step, order.attempt, order.fence)
+                    self._timers[timer_key] = asyncio.create_task(
+                        self._timer(timer_key, order.at_ms)
+                    )
                 case instructions.CancelTimer(kind, step, attempt, fence):
                     timer = self._timers.pop((kind, step, attempt, fence), None)
                     if timer is not None:
@@ -320,7 +335,6 @@ class Workload:
             asked = await self._ask(order)
             if asked.journaled and order.events:
                 self._journaled = order.events[-1].seq + 1
-                self.machine.forget_journal(self._journaled)
             if asked.answer is not None:
                 self._take_answer(asked.answer)
             self._closed = final or self._may_continue()
@@ -349,28 +363,36 @@ class Workload:
             self._seq += 1
             self._told_pool = True
             exchange = Exchange(
-                workload=machine.workload,
+                workload=_workload_id(),
                 run="",
                 seq=self._seq,
                 requests=requests,
                 releases=self._releases,
                 withdraws=self._withdraws,
-                holds=machine.grants() if self._called_in else [],
+                holds=machine.holds() if self._called_in else [],
                 done=final,
             )
         if requests:
             self._requests = {}
         self._releases, self._withdraws, self._called_in = [], [], False
         return ExchangeOrder(
-            pool=machine.dag.pool, exchange=exchange, events=machine.journal_since(self._journaled)
+            pool=machine.dag.pool, exchange=exchange, events=self._journal_since(self._journaled)
         )
+
+    def _journal_since(self, seq: int) -> list[JournalEvent]:
+        """Journal events from ``seq`` on; the first one carries what was submitted."""
+        found = self.machine.journal_since(seq)
+        if found and found[0].kind == "WorkloadSubmitted":
+            first = found[0].model_copy(update={"data": found[0].data | self._submission})
+            return [first, *found[1:]]
+        return found
 
     async def _ask(self, order: ExchangeOrder) -> Asked:
         """Say it until it is answered; the sequence number makes repeats harmless."""
         tries = 0
         while True:
             try:
-                return await workflow.execute_local_activity(
+                asked: Asked = await workflow.execute_local_activity(
                     EXCHANGE,
                     order,
                     start_to_close_timeout=ASK_TIMEOUT,
@@ -382,6 +404,8 @@ class Workload:
                 workflow.logger.warning("pool %s did not answer: %s", order.pool, error.cause)
                 await workflow.sleep(ASK_AGAIN[min(tries, len(ASK_AGAIN) - 1)])
                 tries += 1
+            else:
+                return asked
 
     def _take_answer(self, answered: ExchangeAnswer) -> None:
         self._inbox.extend(events.Granted(grant) for grant in answered.grants)
@@ -483,7 +507,7 @@ class Workload:
     @workflow.query(name="state", description="WorkloadStatus: steps and their attempts")
     def state(self) -> Any:
         """WorkloadStatus."""
-        return None if self._machine is None else to_json(self._machine.status())
+        return None if self._machine is None else to_json(self._machine.status)
 
     @workflow.query(name="journal", description="Journal events of this run, from a seq on")
     def journal(self, raw: Any = None) -> Any:
@@ -491,12 +515,16 @@ class Workload:
         start = raw if isinstance(raw, int) else 0
         if self._machine is None:
             return []
-        return [e.model_dump(mode="json") for e in self._machine.journal_since(start)]
+        return [event.model_dump(mode="json") for event in self._journal_since(start)]
 
     @workflow.query(name="refusals", description="Operations that were refused, and why")
     def refusals(self) -> Any:
         """The last refused operations."""
         return self._mailbox.refusals()
+
+
+def _workload_id() -> str:
+    return workflow.info().workflow_id.rpartition("/")[2]
 
 
 def _closure(key: AttemptKey, error: ActivityError) -> events.Event:
