@@ -107,7 +107,16 @@ STEP_TRANSITIONS: Final[Mapping[StepState, frozenset[StepState]]] = MappingProxy
         ),
         _S.PARKED: frozenset({_S.QUEUED, _S.SKIPPED, _S.CANCELLED, _S.SUCCEEDED, _S.FAILED}),
         _S.QUEUED: frozenset(
-            {_S.RUNNING, _S.PARKED, _S.SKIPPED, _S.CANCELLED, _S.SUCCEEDED, _S.FAILED}
+            {
+                _S.RUNNING,
+                _S.PARKED,
+                _S.SKIPPED,
+                _S.CANCELLED,
+                # The lost attempt's own exit may arrive while its retry is queued.
+                _S.SUCCEEDED,
+                _S.FAILED,
+                _S.UNRESOLVED,
+            }
         ),
         _S.RUNNING: frozenset({_S.PENDING, _S.SUCCEEDED, _S.FAILED, _S.CANCELLED, _S.UNRESOLVED}),
         _S.UNRESOLVED: frozenset({_S.PENDING, _S.SUCCEEDED, _S.FAILED, _S.CANCELLED}),

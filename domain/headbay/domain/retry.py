@@ -115,7 +115,7 @@ def backoff_ms(backoff: Backoff, retry: int, jitter_draw: int) -> int:
         retry: From 1.
         jitter_draw: 0..999, drawn by the caller: the share (in permille) of the jitter to add.
     """
-    grown = backoff.initial_ms * backoff.factor_permille ** (retry - 1) // 1_000 ** (retry - 1)
+    grown: int = backoff.initial_ms * backoff.factor_permille ** (retry - 1) // 1_000 ** (retry - 1)
     base = min(backoff.max_ms, grown)
     return base + base * backoff.jitter_permille * jitter_draw // 1_000_000
 

@@ -54,7 +54,7 @@ class AttemptStatus(Wire):
     attempt: int
     fence: int = 0
     node: str = ""
-    state: AttemptState = AttemptState.REQUESTED
+    state: AttemptState = AttemptState.ENDED
     outcome: Outcome | None = None
     reason: str = ""
     exit_code: int | None = None
@@ -78,7 +78,8 @@ class StepStatus(Wire):
         display: What the document says it runs.
         reason: Stable code: an `headbay.domain.lifecycle.StateReason`, an outcome class, or the
             code of a refusal.
-        depends_on: The document's steps that it waits for (not each task of a matrix).
+        depends_on: The document's steps that it waits for (not each task of a matrix); of a large
+            workload the first 16.
         attempts: Oldest first; only the last where the workload has made too many to list.
         attempts_made: How many there were in all.
         output, artifacts: Of the attempt that succeeded; ``output.value`` is left out where a
@@ -108,6 +109,10 @@ class CancelStatus(Wire):
 
 class WorkloadStatus(Wire):
     """A workload as it stands.
+
+    Of a large workload (more than 250 steps or 400 attempts) the fields ``display``,
+    ``queued_ms``, ``granted_ms`` and ``usage`` are left out, and texts are shorter: the ledger has
+    them.
 
     Attributes:
         reason: Stable code, "" while it runs and when it succeeded.

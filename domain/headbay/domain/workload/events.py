@@ -29,6 +29,7 @@ __all__ = [
     "Resolved",
     "RetryDue",
     "Started",
+    "describe",
 ]
 
 
@@ -191,3 +192,22 @@ Event = (
     | DrainStarted
     | Continued
 )
+
+
+def describe(event: Event) -> str:
+    """One short line about an event, for the story."""
+    name = type(event).__name__
+    match event:
+        case Granted(about) | Closed(about) | Gone(about) | LateExit(about):
+            how = about.node if isinstance(about, Grant) else about.outcome
+            return f"{name} {about.step} attempt {about.attempt} fence {about.fence} {how}"
+        case ClosedUnproven() | NeverStarted() | LeaseRanOut():
+            return f"{name} {event.step} attempt {event.attempt} fence {event.fence}"
+        case Refused() | RetryDue() | QueueTimedOut():
+            return f"{name} {event.step} attempt {event.attempt}"
+        case Resolved():
+            return f"{name} {event.step} as {event.verdict} by {event.by}"
+        case CancelRequested():
+            return f"{name} by {event.by}"
+        case _:
+            return name
