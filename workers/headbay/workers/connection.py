@@ -82,18 +82,23 @@ def configuration() -> ClientConnectConfig:
             "no Temporal address is configured and no dev cluster runs: set TEMPORAL_ADDRESS "
             "(or TEMPORAL_PROFILE), or start one with `headbay dev`"
         )
-    config["target_host"] = dev.address
-    config.setdefault("namespace", dev.namespace)
-    return config
+    # Nothing else of the profile: its API key and TLS settings are for another server.
+    return ClientConnectConfig(target_host=dev.address, namespace=dev.namespace)
 
 
-async def connect(*, wait_s: float = WAIT_S, identity: str | None = None) -> Client:
+async def connect(
+    *,
+    config: ClientConnectConfig | None = None,
+    wait_s: float = WAIT_S,
+    identity: str | None = None,
+) -> Client:
     """A client whose server and namespace have answered.
 
     Tries again until the deadline, since servers and workers are started together, and says
     every few seconds what it waits for.
 
     Args:
+        config: Where; None for `configuration`.
         wait_s: How long to try, in seconds.
         identity: What Temporal shows as the worker's identity; None for ``pid@host``.
 
@@ -101,7 +106,7 @@ async def connect(*, wait_s: float = WAIT_S, identity: str | None = None) -> Cli
         NoServerConfiguredError: Nothing says where the server is.
         ServerUnreachableError: It did not answer in time, or refused for good.
     """
-    config = configuration()
+    config = configuration() if config is None else config
     address, namespace = config.get("target_host", ""), config.get("namespace", "default")
     deadline = time.monotonic() + wait_s
     say_at = time.monotonic() + SAY_EVERY_S

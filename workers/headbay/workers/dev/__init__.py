@@ -1,0 +1,1 @@
+"""The embedded cluster: a Temporal server, a control worker and nodes on one machine."""
