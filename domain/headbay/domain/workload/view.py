@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from headbay.domain.attempt import OutputRef
+from headbay.domain.outcome import Outcome
 from headbay.domain.status import (
     AttemptStatus,
     StepStatus,
@@ -29,12 +30,14 @@ RESULT_FIELDS = (
 LARGE_STEPS = 250
 LARGE_ATTEMPTS = 400
 """Beyond either, a status leaves out what the ledger tells as well: what a step runs, when its
-attempts were queued and granted, what they used, and long texts and lists."""
+attempts were queued and granted, what they used, what a success had to say, long texts and
+lists."""
 
 LISTED_ATTEMPTS = 1_100
 """With more attempts in all, only the last one of each step is listed."""
 
 INLINE_BUDGET_BYTES = 64 * 1024
+LARGE_INLINE_BUDGET_BYTES = 16 * 1024
 """Output values that a status carries in all, in document order."""
 
 
@@ -58,7 +61,7 @@ def status_of(books: Books) -> WorkloadStatus:
         full=len(books.steps) <= LARGE_STEPS and made <= LARGE_ATTEMPTS,
         all_attempts=made <= LISTED_ATTEMPTS,
     )
-    budget = INLINE_BUDGET_BYTES
+    budget = INLINE_BUDGET_BYTES if detail.full else LARGE_INLINE_BUDGET_BYTES
     steps = []
     for step in books.steps:
         output = step.output
@@ -120,7 +123,8 @@ def _attempt(attempt: AttemptRecord, detail: _Detail) -> AttemptStatus:
     result = attempt.result
     if result is not None:
         told |= {name: getattr(result, name) for name in RESULT_FIELDS}
-        told["message"] = detail.cut(result.message)
         if detail.full:
             told["usage"] = result.usage
+        if detail.full or result.outcome is not Outcome.SUCCEEDED:
+            told["message"] = detail.cut(result.message)
     return AttemptStatus.model_validate(told)
