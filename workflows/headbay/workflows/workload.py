@@ -276,7 +276,8 @@ class Workload:
         )
         self._handles[key] = handle
         try:
-            self._inbox.append(events.Closed(await handle))
+            result = await handle  # Before the inbox is looked up: every turn replaces it.
+            self._inbox.append(events.Closed(result))
         except ActivityError as error:
             self._inbox.append(_closure(key, error))
         finally:

@@ -12,7 +12,12 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 import structlog
-from temporalio.client import Client, WithStartWorkflowOperation, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    RPCTimeoutOrCancelledError,
+    WithStartWorkflowOperation,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -29,6 +34,8 @@ LINGER_S = 0.004
 BATCH = 500
 UPDATE_TIMEOUT = timedelta(seconds=2.5)
 """Below the asking activity's own bound, so that an answer or an error arrives before it."""
+
+SILENCE = (RPCError, RPCTimeoutOrCancelledError, WorkflowUpdateFailedError, TimeoutError)
 
 Message = TypeVar("Message", bound=Wire)
 
@@ -55,6 +62,7 @@ class PoolSender(Generic[Message]):
         self._settings = settings
         self._waiting: list[tuple[Message, asyncio.Future[Any]]] = []
         self._arrived = asyncio.Event()
+        self._closing = False
         self._task = asyncio.create_task(self._run(), name=f"{update} -> pool {pool}")
 
     async def send(self, message: Message) -> Any:
@@ -71,6 +79,7 @@ class PoolSender(Generic[Message]):
 
     async def close(self) -> None:
         """Stop; messages that wait fail."""
+        self._closing = True
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         for _, future in self._waiting:
@@ -88,8 +97,10 @@ class PoolSender(Generic[Message]):
                 continue
             try:
                 answers = await self._call([message for message, _ in batch])
-            except (RPCError, WorkflowUpdateFailedError, TimeoutError) as error:
-                log.warning("pool.unanswered", pool=self._pool, batch=len(batch), error=str(error))
+            except SILENCE as error:
+                if self._closing:
+                    return
+                log.warning("pool.unanswered", pool=self._pool, batch=len(batch), error=repr(error))
                 for _, future in batch:
                     if not future.done():
                         future.set_exception(error)

@@ -8,8 +8,8 @@ import asyncio
 from collections import deque
 
 import structlog
-
 from headbay.activities.ledger import Ledger, LedgerUnavailableError
+
 from headbay.domain.journal import JournalEvent
 
 __all__ = ["Journaler"]
@@ -58,8 +58,7 @@ class Journaler:
 
     async def close(self) -> None:
         """Write what waits, if the ledger is there, and stop."""
-        while self._waiting and not self._away:
-            await asyncio.sleep(LINGER_S)
+        await asyncio.gather(*(future for _, future in self._waiting))
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._kept:
