@@ -148,6 +148,19 @@ def test_withdrawing_frees_the_request_or_the_allocation_it_became():
     assert not len(machine.backlog)
 
 
+def test_asking_again_keeps_the_place_in_the_line_and_the_grant_it_became():
+    machine = pool(report(cpu=1000))
+    (running,) = say(machine, ask("w0")).grants
+    for workload in ("w1", "w2"):
+        say(machine, ask(workload))
+    for seq in (2, 3):
+        assert say(machine, ask("w1", seq=seq)).grants == []
+    assert say(machine, ask("w0", seq=2)).grants == [running], "it is told again, not granted twice"
+    machine.turn([gone(running)], 9)
+    (delivery,) = machine.deliveries(200)
+    assert [g.workload for g in delivery.grants] == ["w1"]
+
+
 def test_another_boot_frees_and_tells_the_holder_the_same_boot_does_not():
     machine = pool(report())
     (grant,) = say(machine, ask()).grants
@@ -317,11 +330,11 @@ class PoolBooks(RuleBasedStateMachine):
         cpu=st.integers(100, 3_000),
         priority=st.integers(0, 2),
         again=st.booleans(),
+        attempt=st.integers(1, 3),
     )
-    def exchange(self, workload, run, steps, cpu, priority, again):
+    def exchange(self, workload, run, steps, cpu, priority, again, attempt):
         seq = self.seqs.get((workload, run), 0) + (0 if again else 1)
         self.seqs[workload, run] = seq
-        attempt = seq
         message = Exchange(
             workload=workload,
             run=run,

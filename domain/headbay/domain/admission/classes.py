@@ -83,7 +83,8 @@ class Backlog:
     def __init__(self) -> None:
         self._by_key: dict[RequestKey, Pending] = {}
         self._by_workload: dict[str, dict[RequestKey, None]] = {}
-        self._classes: dict[ClassKey, list[tuple[tuple[int, str, int], Pending]]] = {}
+        self._classes: dict[ClassKey, list[tuple[tuple[int, str, int], int, Pending]]] = {}
+        self._added = 0
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -109,7 +110,9 @@ class Backlog:
         self._by_key[pending.key] = pending
         self._by_workload.setdefault(pending.workload, {})[pending.key] = None
         heap = self._classes.setdefault(pending.class_key(), [])
-        heapq.heappush(heap, (pending.rank, pending))
+        # A request that is asked again keeps its rank: the counter decides, never the requests.
+        self._added += 1
+        heapq.heappush(heap, (pending.rank, self._added, pending))
 
     def remove(self, key: RequestKey) -> Pending | None:
         """Take a request out; None if it does not wait."""
@@ -131,6 +134,6 @@ class Backlog:
     def head(self, key: ClassKey) -> Pending | None:
         """First member of a class, None if it has none."""
         heap = self._classes.get(key, [])
-        while heap and self._by_key.get(heap[0][1].key) is not heap[0][1]:
+        while heap and self._by_key.get(heap[0][2].key) is not heap[0][2]:
             heapq.heappop(heap)
-        return heap[0][1] if heap else None
+        return heap[0][2] if heap else None
