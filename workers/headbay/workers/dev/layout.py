@@ -99,6 +99,8 @@ def server(env: Mapping[str, str], *, database: Path, ports: Ports) -> ChildSpec
     command = [str(temporal_binary()), "server", "start-dev", "--ip", HOST]
     command += ["--port", str(ports.grpc), "--ui-port", str(ports.ui), "--ui-disable-news-fetch"]
     command += ["--db-filename", str(database), "--sqlite-pragma", "journal_mode=wal"]
+    # Acknowledged means durable, also when the power fails.
+    command += ["--sqlite-pragma", "synchronous=full"]
     command += ["--log-level", "warn", "--log-format", "json"]
     own = {k: v for k, v in env.items() if not k.startswith("TEMPORAL_")}
     own["TEMPORAL_VERSION_CHECK_DISABLED"] = "1"

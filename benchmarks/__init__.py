@@ -1,0 +1,1 @@
+"""How fast Headbay is, always as a ratio to what Temporal alone does in the same minute."""
