@@ -9,8 +9,6 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
-import structlog
-
 from headbay.domain.errors import HeadbayError
 from headbay.workers.dev import commands
 from headbay.workers.dev.files import ClusterFiles
@@ -232,7 +230,6 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         return actions[arguments.action](files, arguments)
     except HeadbayError as error:
-        structlog.get_logger(__name__).debug("failed", code=error.code)
         commands.tell(f"headbay dev: {error}")
         return 1
 

@@ -87,7 +87,9 @@ def _why_not(files: ClusterFiles) -> str:
         lines = files.supervisor_log.read_text(errors="replace").splitlines()
     except FileNotFoundError:
         lines = []
-    return "\n".join(["the cluster did not start; its supervisor says:", *lines[-30:]])
+    # What it ends with is for people; the JSON lines before are for who looks deeper.
+    said = [line for line in lines if not line.startswith("{")] or lines
+    return "\n".join(["the cluster did not start:", *said[-30:], f"({files.supervisor_log})"])
 
 
 def stop(files: ClusterFiles, *, kill: bool) -> Live | None:

@@ -238,7 +238,7 @@ class Supervisor:
 
     def _say(self, doing: str) -> None:
         if doing and doing != self._doing:
-            log.info("cluster.starting", doing=doing)
+            log.info("cluster.doing", phase=self._phase, doing=doing)
         self._doing = doing
         self._publish()
 
