@@ -24,7 +24,10 @@ def main() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
         sys.exit("leash: the parent is gone already")
-    os.execvp(command[0], command)  # noqa: S606 - a shell would not get the signal's meaning
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - a shell would be one more process to tell
+    except OSError as error:
+        sys.exit(f"leash: cannot execute {command[0]}: {error.strerror}")
 
 
 if __name__ == "__main__":
