@@ -14,5 +14,10 @@ system_packages() {
         apt=(sudo -n "${apt[@]}")
     fi
     echo "installing system packages: $*"
-    "${apt[@]}" -qq update >/dev/null && "${apt[@]}" -qq -y install --no-install-recommends "$@" >/dev/null
+    local said
+    if ! said="$("${apt[@]}" -qq update 2>&1 \
+        && "${apt[@]}" -qq -y install --no-install-recommends "$@" 2>&1)"; then
+        printf 'apt-get failed:\n%s\n' "$said" >&2
+        return 1
+    fi
 }
