@@ -1,6 +1,7 @@
 """The pool's books under every sequence of messages."""
 
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from headbay.domain.attempt import AttemptResult
@@ -72,14 +73,14 @@ def test_a_request_that_fits_is_granted_in_the_answer():
     answer = say(machine, ask(steps=("a", "b")))
     assert [g.step for g in answer.grants] == ["a", "b"]
     assert answer.grants[0].fence < answer.grants[1].fence
-    assert machine.nodes["n1"].used == {"cpu": 2000}
+    assert machine.books.nodes["n1"].used == {"cpu": 2000}
 
 
 def test_an_equal_seq_is_answered_with_the_stored_answer_and_a_lower_one_with_nothing():
     machine = pool(report())
     first = say(machine, ask())
     assert say(machine, ask()) == first
-    assert len(machine.allocations) == 1
+    assert len(machine.books.allocations) == 1
     say(machine, ask(seq=2, steps=()))
     assert say(machine, ask()).grants == []
 
@@ -89,12 +90,12 @@ def test_what_does_not_fit_waits_and_is_delivered_when_capacity_is_released():
     (first,) = say(machine, ask("w1")).grants
     assert say(machine, ask("w2")).grants == []
     say(machine, ask("w1", seq=2, steps=(), releases=[first.allocation]))
-    (delivery,) = machine.deliveries(200)
+    (delivery,) = machine.outbox.take(200)
     assert [g.workload for g in delivery.grants] == ["w2"]
     machine.delivered(delivery, DeliveryOutcome.UNKNOWN)
-    assert machine.deliveries(200) == [delivery]
+    assert machine.outbox.take(200) == [delivery]
     machine.delivered(delivery, DeliveryOutcome.DELIVERED)
-    assert not machine.has_deliveries()
+    assert not machine.outbox
 
 
 def test_a_holder_that_is_gone_frees_its_grant_at_once():
@@ -102,9 +103,9 @@ def test_a_holder_that_is_gone_frees_its_grant_at_once():
     (first,) = say(machine, ask("w1")).grants
     say(machine, ask("w2"))
     machine.turn([gone(first)], 2)
-    (delivery,) = machine.deliveries(200)
+    (delivery,) = machine.outbox.take(200)
     machine.delivered(delivery, DeliveryOutcome.HOLDER_GONE)
-    assert not machine.allocations
+    assert not machine.books.allocations
     machine.sanity_check()
 
 
@@ -113,13 +114,13 @@ def test_a_new_run_voids_what_the_former_held_until_proof_or_lease_end():
     (old,) = say(machine, ask(run="r1"), now=1).grants
     assert say(machine, ask(run="r2"), now=2).grants == [], "capacity must not be freed early"
     assert say(machine, ask(run="r1", seq=2, steps=("z",)), now=3).grants == []
-    free_at = machine.wake_at_ms()
+    free_at = machine.books.wake_at_ms()
     assert free_at == 2 + old.lease_ms + old.grace_ms
     machine.turn([], free_at - 1)
-    assert old.allocation in machine.allocations
+    assert old.allocation in machine.books.allocations
     machine.turn([], free_at)
-    assert old.allocation not in machine.allocations
-    (delivery,) = machine.deliveries(200)
+    assert old.allocation not in machine.books.allocations
+    (delivery,) = machine.outbox.take(200)
     assert [(g.run, g.step) for g in delivery.grants] == [("r2", "a")]
     assert delivery.grants[0].fence > old.fence
 
@@ -128,23 +129,23 @@ def test_a_release_by_the_new_run_does_not_free_what_the_former_run_holds():
     machine = pool(report())
     (old,) = say(machine, ask(run="r1")).grants
     say(machine, ask(run="r2", steps=(), releases=[old.allocation]))
-    assert old.allocation in machine.allocations
+    assert old.allocation in machine.books.allocations
     machine.turn([gone(old)], 2)
-    assert not machine.allocations
+    assert not machine.books.allocations
 
 
 def test_proof_with_another_fence_changes_nothing():
     machine = pool(report())
     (grant,) = say(machine, ask()).grants
     machine.turn([gone(grant.model_copy(update={"fence": grant.fence - 1}))], 2)
-    assert grant.allocation in machine.allocations
+    assert grant.allocation in machine.books.allocations
 
 
 def test_withdrawing_frees_the_request_or_the_allocation_it_became():
     machine = pool(report(cpu=1000))
     say(machine, ask(steps=("a", "b")))
     say(machine, ask(seq=2, steps=(), withdraws=[("a", 1), ("b", 1)]))
-    assert not machine.allocations
+    assert not machine.books.allocations
     assert not len(machine.backlog)
 
 
@@ -157,7 +158,7 @@ def test_asking_again_keeps_the_place_in_the_line_and_the_grant_it_became():
         assert say(machine, ask("w1", seq=seq)).grants == []
     assert say(machine, ask("w0", seq=2)).grants == [running], "it is told again, not granted twice"
     machine.turn([gone(running)], 9)
-    (delivery,) = machine.deliveries(200)
+    (delivery,) = machine.outbox.take(200)
     assert [g.workload for g in delivery.grants] == ["w1"]
 
 
@@ -165,10 +166,10 @@ def test_another_boot_frees_and_tells_the_holder_the_same_boot_does_not():
     machine = pool(report())
     (grant,) = say(machine, ask()).grants
     machine.turn([NodeReported(report(epoch=2, boot="b1"))], 2)
-    assert grant.allocation in machine.allocations
+    assert grant.allocation in machine.books.allocations
     machine.turn([NodeReported(report(epoch=3, boot="b2"))], 3)
-    assert not machine.allocations
-    (delivery,) = machine.deliveries(200)
+    assert not machine.books.allocations
+    (delivery,) = machine.outbox.take(200)
     assert delivery.gone[0].outcome is Outcome.NODE_LOST
     assert delivery.gone[0].fence == grant.fence
 
@@ -178,7 +179,7 @@ def test_a_lost_node_gets_no_work_and_keeps_what_it_runs_in_the_books():
     (grant,) = say(machine, ask()).grants
     machine.turn([NodeReported(report(state="lost", live=None))], 2)
     assert say(machine, ask("w2")).grants == []
-    assert grant.allocation in machine.allocations
+    assert grant.allocation in machine.books.allocations
 
 
 def test_a_pool_that_was_reset_grants_nothing_until_inventories_arrive():
@@ -187,8 +188,8 @@ def test_a_pool_that_was_reset_grants_nothing_until_inventories_arrive():
     machine.reset()
     assert say(machine, ask("w2", cpu=100)).grants == []
     machine.turn([NodeReported(report(cpu=1000, live=[grant]))], 3)
-    assert not machine.has_deliveries()
-    assert machine.nodes["n1"].used == {"cpu": 1000}
+    assert not machine.outbox
+    assert machine.books.nodes["n1"].used == {"cpu": 1000}
 
 
 def test_a_new_pool_learns_its_allocations_from_inventories_and_holds():
@@ -197,7 +198,7 @@ def test_a_new_pool_learns_its_allocations_from_inventories_and_holds():
     fresh = PoolMachine("p")
     fresh.turn([NodeReported(report(live=[a]))], 10)
     say(fresh, ask(steps=(), holds=[a, b]), now=11)
-    assert set(fresh.allocations) == {a.allocation, b.allocation}
+    assert set(fresh.books.allocations) == {a.allocation, b.allocation}
     assert fresh.fence >= b.fence
 
 
@@ -211,10 +212,10 @@ def test_the_audit_frees_what_no_node_names_only_when_its_holder_is_closed():
     assert machine.suspects(60_000) == []
     assert machine.suspects(120_000) == [grant]
     machine.holder("w", "r1", HolderState.OPEN, 120_000)
-    assert machine.deliveries(200)[0].gone[0].allocation == grant.allocation
-    assert grant.allocation in machine.allocations
+    assert machine.outbox.take(200)[0].gone[0].allocation == grant.allocation
+    assert grant.allocation in machine.books.allocations
     machine.holder("w", "r1", HolderState.CLOSED, 120_000)
-    assert not machine.allocations
+    assert not machine.books.allocations
 
 
 def test_what_no_node_could_ever_run_is_refused_at_once_with_numbers():
@@ -240,7 +241,7 @@ def test_higher_priority_goes_first_then_earlier_submission():
     order = []
     for _ in range(3):
         machine.turn([gone(running)], 2)
-        (delivery,) = machine.deliveries(200)
+        (delivery,) = machine.outbox.take(200)
         machine.delivered(delivery, DeliveryOutcome.DELIVERED)
         (running,) = delivery.grants
         order.append(running.workload)
@@ -256,7 +257,7 @@ def test_small_requests_cannot_starve_a_large_one():
         now = tick * 1_000
         say(machine, ask(f"s{tick}"), now=now)
         machine.turn([gone(held.pop(0))] if held else [], now)
-        for delivery in machine.deliveries(200):
+        for delivery in machine.outbox.take(200):
             machine.delivered(delivery, DeliveryOutcome.DELIVERED)
             held.extend(delivery.grants)
             if delivery.workload == "big":
@@ -300,7 +301,7 @@ class PoolBooks(RuleBasedStateMachine):
         live = (
             []
             if reboot
-            else [a.grant for a in self.machine.allocations.values() if a.grant.node == node]
+            else [a.grant for a in self.machine.books.allocations.values() if a.grant.node == node]
         )
         self.turn(
             NodeReported(
@@ -308,8 +309,8 @@ class PoolBooks(RuleBasedStateMachine):
                     node,
                     self.epochs[node],
                     f"b{self.boots[node]}",
-                    max(cpu * 1000, self.machine.nodes[node].used.get("cpu", 0))
-                    if node in self.machine.nodes
+                    max(cpu * 1000, self.machine.books.nodes[node].used.get("cpu", 0))
+                    if node in self.machine.books.nodes
                     else cpu * 1000,
                     live=live,
                 )
@@ -318,8 +319,8 @@ class PoolBooks(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from(["n1", "n2"]))
     def node_lost(self, node):
-        if node in self.machine.nodes:
-            facts = self.machine.nodes[node].facts
+        if node in self.machine.books.nodes:
+            facts = self.machine.books.nodes[node].facts
             self.turn(NodeReported(NodeReport(facts=facts, epoch=self.epochs[node], state="lost")))
 
     @rule(
@@ -356,7 +357,7 @@ class PoolBooks(RuleBasedStateMachine):
 
     @rule(outcome=st.sampled_from(list(DeliveryOutcome)))
     def deliver(self, outcome):
-        for delivery in self.machine.deliveries(200):
+        for delivery in self.machine.outbox.take(200):
             self.fences.update(g.fence for g in delivery.grants)
             self.machine.delivered(delivery, outcome)
 
@@ -398,10 +399,17 @@ class PoolBooks(RuleBasedStateMachine):
         self.machine.sanity_check()
 
     @invariant()
+    def what_is_over_is_forgotten(self):
+        for name, entry in self.machine.books.workloads.items():
+            assert not entry.done or self.machine.books.of(name)
+
+    @invariant()
     def nothing_is_overcommitted(self):
-        for name, node in self.machine.nodes.items():
+        for name, node in self.machine.books.nodes.items():
             held = total(
-                a.grant.resources for a in self.machine.allocations.values() if a.grant.node == name
+                a.grant.resources
+                for a in self.machine.books.allocations.values()
+                if a.grant.node == name
             )
             assert fits(held, node.facts.capacity), f"{name}: {held} > {node.facts.capacity}"
 
@@ -409,7 +417,7 @@ class PoolBooks(RuleBasedStateMachine):
     def a_request_never_waits_while_it_is_granted(self):
         held = {
             (a.grant.workload, a.grant.step, a.grant.attempt)
-            for a in self.machine.allocations.values()
+            for a in self.machine.books.allocations.values()
             if not a.void
         }
         assert not any(p.key in held for p in self.machine.backlog)

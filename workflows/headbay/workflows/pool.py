@@ -118,10 +118,10 @@ class Pool:
         turn = self._machine.turn(inbox, now_ms())
         for ticket, answered in turn.answers.items():
             self._answers[ticket] = answered.model_dump(mode="json")
-        self._wake_at = self._machine.wake_at_ms()
+        self._wake_at = self._machine.books.wake_at_ms()
         if self._machine.call_ins > 0 and self._census is None:
             self._census = asyncio.create_task(self._call_in())
-        if self._delivering is None and not self._spent() and self._machine.has_deliveries():
+        if self._delivering is None and not self._spent() and len(self._machine.outbox):
             self._delivering = asyncio.create_task(self._deliver())
         if turn.more and self._delivering is None:
             self._dirty = True
@@ -158,7 +158,7 @@ class Pool:
 
     async def _deliver(self) -> None:
         try:
-            batch = self._machine.deliveries(DELIVER_LIMIT)
+            batch = self._machine.outbox.take(DELIVER_LIMIT)
             outcomes: list[str]
             try:
                 outcomes = await workflow.execute_activity(
@@ -208,7 +208,7 @@ class Pool:
 
     async def _audit_loop(self) -> None:
         while True:
-            await workflow.wait_condition(lambda: bool(self._machine.allocations))
+            await workflow.wait_condition(lambda: bool(self._machine.books.allocations))
             await workflow.sleep(AUDIT_EVERY)
             if self._spent():
                 continue
@@ -245,7 +245,7 @@ class Pool:
             inventory = await workflow.execute_activity(
                 INVENTORY,
                 {},
-                task_queue=node_queue(name, self._machine.nodes[name].epoch),
+                task_queue=node_queue(name, self._machine.books.nodes[name].epoch),
                 schedule_to_close_timeout=timedelta(seconds=15),
                 retry_policy=NO_RETRY,
                 result_type=Inventory,
@@ -331,4 +331,4 @@ class Pool:
     @workflow.query(name="story", description="The last decisions, for finding faults")
     def story(self) -> Any:
         """The last decisions."""
-        return list(self._machine.story)
+        return list(self._machine.books.story)

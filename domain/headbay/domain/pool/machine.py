@@ -4,13 +4,11 @@ Invariants: allocated <= capacity at every grant (3); capacity is freed only by 
 lease plus grace (4); a lower fence changes nothing (7).
 """
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headbay.domain.admission import (
     Backlog,
-    NodeView,
     Pending,
     Placement,
     Shape,
@@ -19,7 +17,6 @@ from headbay.domain.admission import (
     unsatisfiable,
 )
 from headbay.domain.attempt import AttemptResult
-from headbay.domain.errors import BrokenInvariantError
 from headbay.domain.exchange import (
     Delivery,
     Exchange,
@@ -34,6 +31,7 @@ from headbay.domain.explain import Reason
 from headbay.domain.fence import next_fence
 from headbay.domain.ids import AllocationId
 from headbay.domain.outcome import Outcome
+from headbay.domain.pool.books import Books
 from headbay.domain.pool.messages import (
     AttemptsGone,
     DeliveryOutcome,
@@ -43,8 +41,9 @@ from headbay.domain.pool.messages import (
     NodeReported,
     canonical_order,
 )
+from headbay.domain.pool.outbox import Outbox
 from headbay.domain.pool.state import Allocation, NodeEntry, WorkloadEntry
-from headbay.domain.resources import add, fits, subtract, total
+from headbay.domain.resources import fits, subtract, total
 
 __all__ = ["AUDIT_AFTER_MS", "CALL_INS", "PASS_LIMIT", "PoolMachine", "Turn"]
 
@@ -56,8 +55,6 @@ PASS_LIMIT = 1_000
 
 CALL_INS = 2
 """Censuses after a pool began or was reset."""
-
-STORY_LENGTH = 100
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,18 +76,12 @@ class PoolMachine:
     def __init__(self, name: str) -> None:
         self.name = name
         self.fence = 0
-        self.nodes: dict[str, NodeEntry] = {}
-        self.allocations: dict[str, Allocation] = {}
-        self.workloads: dict[str, WorkloadEntry] = {}
+        self.books = Books()
         self.backlog = Backlog()
-        self.notices: list[Delivery] = []
+        self.outbox = Outbox()
         self.arrivals = 0
         self.call_ins = 0
         self.reserved: dict[str, str] = {}
-        self._held: dict[str, set[str]] = {}
-        self._undelivered: dict[str, None] = {}
-        self._in_delivery: set[str] = set()
-        self.story: deque[str] = deque(maxlen=STORY_LENGTH)
 
     # -- one turn ------------------------------------------------------------------------------
 
@@ -111,23 +102,21 @@ class PoolMachine:
                 case ExchangeArrived(exchange, ticket):
                     self._take(exchange, now_ms)
                     asked[ticket] = exchange
-        self._expire(now_ms)
+        self.books.expire(now_ms)
         fresh = {(e.workload, e.run, e.seq) for e in asked.values()}
         self._refuse_impossible(fresh)
         more = self._schedule(now_ms, fresh)
         answers = {ticket: self._answer(exchange) for ticket, exchange in asked.items()}
         for exchange in asked.values():
-            if exchange.done:
-                self._forget(exchange)
+            self.books.forget_if_over(exchange.workload)
         return Turn(answers, more)
 
     def reset(self) -> None:
         """The pool was re-created or reset: trust no node's books until it shows its inventory."""
-        for node in self.nodes.values():
+        for node in self.books.nodes.values():
             node.awaited = True
-        self._in_delivery.clear()
         self.call_ins = CALL_INS
-        self._note("reset: inventories awaited")
+        self.books.note("reset: inventories awaited")
 
     def called_in(self, fence: int) -> None:
         """A census is done; ``fence`` is the highest that the ledger remembers."""
@@ -137,9 +126,9 @@ class PoolMachine:
     # -- workloads -----------------------------------------------------------------------------
 
     def _take(self, exchange: Exchange, now_ms: int) -> None:
-        entry = self.workloads.get(exchange.workload)
+        entry = self.books.workloads.get(exchange.workload)
         if entry is None:
-            entry = self.workloads[exchange.workload] = WorkloadEntry(exchange.run)
+            entry = self.books.workloads[exchange.workload] = WorkloadEntry(exchange.run)
         if exchange.run in entry.voided:
             return
         if exchange.run != entry.run:
@@ -158,10 +147,10 @@ class PoolMachine:
     def _queue(self, exchange: Exchange, request: StepRequest, now_ms: int) -> None:
         """Let a request wait; asking again keeps its place, or the grant it already became."""
         key = (exchange.workload, request.step, request.attempt)
-        for held in self._of(exchange.workload):
+        for held in self.books.of(exchange.workload):
             if (held.grant.step, held.grant.attempt) == key[1:] and not held.void:
                 held.seq, held.delivery = exchange.seq, "answered"
-                self._undelivered.pop(held.grant.allocation, None)
+                self.outbox.drop(held.grant.allocation)
                 return
         known = self.backlog.get(key)
         self.arrivals += 1
@@ -180,15 +169,16 @@ class PoolMachine:
     def _give_back(self, exchange: Exchange) -> None:
         """Releases, withdrawals, and the last word of a workload."""
         for allocation in exchange.releases:
-            held = self.allocations.get(allocation)
+            held = self.books.allocations.get(allocation)
             if held is not None and held.grant.run == exchange.run:
                 self._free(held, "released")
         for step, attempt in exchange.withdraws:
             self.backlog.remove((exchange.workload, step, attempt))
-            for held in self._of(exchange.workload):
+            for held in self.books.of(exchange.workload):
                 if (held.grant.step, held.grant.attempt) == (step, attempt) and not held.void:
                     self._free(held, "withdrawn")
         if exchange.done:
+            self.books.workloads[exchange.workload].done = True
             for pending in self.backlog.of(exchange.workload):
                 self.backlog.remove(pending.key)
 
@@ -196,31 +186,22 @@ class PoolMachine:
         """A newer run spoke: what the former one held is freed by proof, or when it is dead."""
         for pending in self.backlog.of(workload):
             self.backlog.remove(pending.key)
-        for held in self._of(workload):
-            if held.delivery == "pending" and held.grant.allocation not in self._in_delivery:
+        for held in self.books.of(workload):
+            if held.delivery == "pending" and not self.outbox.under_way(held.grant.allocation):
                 self._free(held, "voided before delivery")
             else:
-                self._doubt(held, now_ms, "run voided")
-
-    def _forget(self, exchange: Exchange) -> None:
-        entry = self.workloads.get(exchange.workload)
-        if (
-            entry is not None
-            and entry.run == exchange.run
-            and not self._held.get(exchange.workload)
-        ):
-            del self.workloads[exchange.workload]
+                self.books.doubt(held, now_ms, "run voided")
 
     def _answer(self, exchange: Exchange) -> ExchangeAnswer:
         """The answer to a message: its stored grants and refusals, nothing for older ones."""
-        entry = self.workloads.get(exchange.workload)
+        entry = self.books.workloads.get(exchange.workload)
         grants: list[Grant] = []
         refusals: list[Refusal] = []
         if entry is not None and entry.run == exchange.run and entry.seq == exchange.seq:
             refusals = entry.refusals
             grants = [
                 held.grant
-                for held in self._of(exchange.workload)
+                for held in self.books.of(exchange.workload)
                 if held.delivery == "answered" and held.seq == exchange.seq and not held.void
             ]
         return ExchangeAnswer(
@@ -235,17 +216,17 @@ class PoolMachine:
 
     def _report(self, report: NodeReport, now_ms: int) -> None:
         name = report.facts.name
-        node = self.nodes.get(name)
+        node = self.books.nodes.get(name)
         if node is not None and report.epoch < node.epoch:
             return
         if report.state == "retired":
             self._retire(name, now_ms)
             return
         if node is None:
-            node = self.nodes[name] = NodeEntry(report.facts, report.epoch)
-            node.used = total(held.grant.resources for held in self._on(name))
+            node = self.books.nodes[name] = NodeEntry(report.facts, report.epoch)
+            node.used = total(held.grant.resources for held in self.books.on(name))
         if node.facts.boot_id != report.facts.boot_id:
-            for held in self._on(name):
+            for held in self.books.on(name):
                 if held.grant.epoch < report.epoch:
                     self._lose(held, f"node {name} came back with another boot id")
         node.facts = report.facts
@@ -260,16 +241,16 @@ class PoolMachine:
             node.lost_ms = None
         if report.inventory is not None:
             self.take_inventory(report.inventory, now_ms)
-        self._note(f"node {name} epoch {report.epoch} {report.state} used {node.used}")
+        self.books.note(f"node {name} epoch {report.epoch} {report.state} used {node.used}")
 
     def _retire(self, name: str, now_ms: int) -> None:
-        for held in self._on(name):
-            self._doubt(held, now_ms, "node retired")
-        self.nodes.pop(name, None)
+        for held in self.books.on(name):
+            self.books.doubt(held, now_ms, "node retired")
+        self.books.nodes.pop(name, None)
 
     def take_inventory(self, inventory: Inventory, now_ms: int) -> None:
         """A node said what it runs; unknown attempts are taken into the books."""
-        node = self.nodes.get(inventory.node)
+        node = self.books.nodes.get(inventory.node)
         if node is None or inventory.epoch < node.epoch:
             return
         for grant in inventory.live:
@@ -277,118 +258,38 @@ class PoolMachine:
         node.awaited = False
 
     def _adopt(self, grant: Grant, now_ms: int, *, named: bool) -> None:
-        held = self.allocations.get(grant.allocation)
-        if held is not None:
-            if named:
-                held.named_ms = now_ms
-            return
         self.fence = max(self.fence, grant.fence)
-        held = Allocation(grant, 0, "delivered", now_ms, now_ms)
-        self._charge(held)
-        entry = self.workloads.get(grant.workload)
-        if entry is not None and entry.run != grant.run:
-            self._doubt(held, now_ms, "adopted from a former run")
-        self._note(f"adopted {grant.allocation} of {grant.workload}/{grant.step}")
+        self.books.adopt(grant, now_ms, named=named)
 
     def _lose(self, held: Allocation, why: str) -> None:
         grant = held.grant
         if not held.void:
-            self._tell_gone(grant, Outcome.NODE_LOST, why)
+            self.outbox.tell_gone(grant, Outcome.NODE_LOST, why)
         self._free(held, why)
-
-    def _tell_gone(self, grant: Grant, outcome: Outcome, why: str) -> None:
-        self.notices.append(
-            Delivery(
-                workload=grant.workload,
-                run=grant.run,
-                gone=[
-                    AttemptResult(
-                        workload=grant.workload,
-                        step=grant.step,
-                        attempt=grant.attempt,
-                        fence=grant.fence,
-                        allocation=grant.allocation,
-                        node=grant.node,
-                        outcome=outcome,
-                        message=why,
-                        began=True,
-                    )
-                ],
-            )
-        )
 
     # -- freeing -------------------------------------------------------------------------------
 
     def _gone(self, result: AttemptResult) -> None:
-        held = self.allocations.get(result.allocation)
+        held = self.books.allocations.get(result.allocation)
         if held is not None and held.grant.fence == result.fence:
             self._free(held, f"gone ({result.outcome})")
 
-    def _doubt(self, held: Allocation, now_ms: int, why: str) -> None:
-        held.void = True
-        if held.free_at_ms is None:
-            held.free_at_ms = held.expires_ms(now_ms)
-        self._note(f"{held.grant.allocation} void until {held.free_at_ms}: {why}")
-
-    def _expire(self, now_ms: int) -> None:
-        for held in [a for a in self.allocations.values() if a.free_at_ms is not None]:
-            if held.free_at_ms is not None and held.free_at_ms <= now_ms:
-                self._free(held, "lease and grace ran out")
-
-    def wake_at_ms(self) -> int | None:
-        """When the next doubtful allocation is free for sure."""
-        return min(
-            (a.free_at_ms for a in self.allocations.values() if a.free_at_ms is not None),
-            default=None,
-        )
-
-    def _charge(self, held: Allocation) -> None:
-        grant = held.grant
-        self.allocations[grant.allocation] = held
-        self._held.setdefault(grant.workload, set()).add(grant.allocation)
-        node = self.nodes.get(grant.node)
-        if node is not None:
-            node.used = add(node.used, grant.resources)
+    def _free(self, held: Allocation, why: str) -> None:
+        self.outbox.drop(held.grant.allocation)
+        self.books.free(held, why)
 
     def restore(self, held: Allocation) -> None:
         """Put back an allocation of a snapshot."""
-        self._charge(held)
+        self.books.charge(held)
         if held.delivery == "pending":
-            self._undelivered[held.grant.allocation] = None
-
-    def _free(self, held: Allocation, why: str) -> None:
-        grant = held.grant
-        del self.allocations[grant.allocation]
-        self._undelivered.pop(grant.allocation, None)
-        mine = self._held[grant.workload]
-        mine.discard(grant.allocation)
-        if not mine:
-            del self._held[grant.workload]
-        node = self.nodes.get(grant.node)
-        if node is not None:
-            node.used = subtract(node.used, grant.resources)
-        self._note(f"freed {grant.allocation} of {grant.workload}/{grant.step}: {why}")
+            self.outbox.add(held.grant)
 
     # -- granting ------------------------------------------------------------------------------
 
-    def views(self) -> list[NodeView]:
-        """What placement sees of the nodes, in name order."""
-        return [
-            NodeView(
-                name,
-                node.facts.capacity,
-                subtract(node.facts.capacity, node.used),
-                node.facts.labels,
-                node.facts.isolation,
-                node.open,
-            )
-            for name, node in sorted(self.nodes.items())
-        ]
-
     def _refuse_impossible(self, fresh: set[tuple[str, str, int]]) -> None:
-        if any(node.awaited for node in self.nodes.values()):
+        if any(node.awaited for node in self.books.nodes.values()):
             return
-        views = self.views()
+        views = self.books.views()
         verdicts: dict[Shape, Reason | None] = {}
         for key in self.backlog.class_keys():
             if key.shape not in verdicts:
@@ -405,19 +306,17 @@ class PoolMachine:
             code=reason.code,
             message=f"{reason.message}; {reason.fix}",
         )
-        self._note(f"refused {pending.key}: {reason.code}")
+        self.books.note(f"refused {pending.key}: {reason.code}")
         if (pending.workload, pending.run, pending.seq) in fresh:
-            self.workloads[pending.workload].refusals.append(refusal)
+            self.books.workloads[pending.workload].refusals.append(refusal)
         else:
-            self.notices.append(
-                Delivery(workload=pending.workload, run=pending.run, refusals=[refusal])
-            )
+            self.outbox.refuse(pending.workload, pending.run, refusal)
 
     def _schedule(self, now_ms: int, fresh: set[tuple[str, str, int]]) -> bool:
         if not len(self.backlog):
             self.reserved = {}
             return False
-        result = schedule(self.backlog, self.views(), now_ms, limit=PASS_LIMIT)
+        result = schedule(self.backlog, self.books.views(), now_ms, limit=PASS_LIMIT)
         for placement in result.placements:
             self._grant(placement, now_ms, fresh)
         self.reserved = (
@@ -428,12 +327,12 @@ class PoolMachine:
         return result.capped
 
     def _grant(self, placement: Placement, now_ms: int, fresh: set[tuple[str, str, int]]) -> None:
-        pending, node = placement.pending, self.nodes[placement.node]
+        pending, node = placement.pending, self.books.nodes[placement.node]
         request = pending.request
         if not fits(request.resources, subtract(node.facts.capacity, node.used)):
-            raise BrokenInvariantError(
+            raise self.books.broken(
                 f"grant of {pending.key} would overcommit {placement.node}: "
-                f"{node.used} of {node.facts.capacity} used; story: {list(self.story)}"
+                f"{node.used} of {node.facts.capacity} used"
             )
         self.fence = next_fence(self.fence, now_ms)
         grant = Grant(
@@ -451,47 +350,28 @@ class PoolMachine:
             grace_ms=request.grace_ms,
         )
         at_once = (pending.workload, pending.run, pending.seq) in fresh
-        self._charge(
+        self.books.charge(
             Allocation(grant, pending.seq, "answered" if at_once else "pending", now_ms, now_ms)
         )
         if not at_once:
-            self._undelivered[grant.allocation] = None
-        self._note(f"granted {grant.allocation} to {grant.workload}/{grant.step} on {grant.node}")
+            self.outbox.add(grant)
+        self.books.note(
+            f"granted {grant.allocation} to {grant.workload}/{grant.step} on {grant.node}"
+        )
 
     # -- delivering ----------------------------------------------------------------------------
 
-    def deliveries(self, limit: int) -> list[Delivery]:
-        """What is to be delivered now, batched per run; marked as under way until told."""
-        batches: dict[tuple[str, str], tuple[list[Grant], list[AttemptResult], list[Refusal]]] = {}
-        for allocation in list(self._undelivered)[:limit]:
-            grant = self.allocations[allocation].grant
-            batches.setdefault((grant.workload, grant.run), ([], [], []))[0].append(grant)
-            self._in_delivery.add(allocation)
-        for notice in self.notices[:limit]:
-            batch = batches.setdefault((notice.workload, notice.run), ([], [], []))
-            batch[1].extend(notice.gone)
-            batch[2].extend(notice.refusals)
-        self.notices = self.notices[limit:]
-        return [
-            Delivery(workload=workload, run=run, grants=grants, gone=gone, refusals=refusals)
-            for (workload, run), (grants, gone, refusals) in batches.items()
-        ]
-
-    def has_deliveries(self) -> bool:
-        """Whether `deliveries` would return anything."""
-        return bool(self._undelivered) or bool(self.notices)
-
     def delivered(self, delivery: Delivery, outcome: DeliveryOutcome) -> None:
         """Take note of what became of a delivery; unknown ones are delivered again."""
-        if outcome is DeliveryOutcome.UNKNOWN and (delivery.gone or delivery.refusals):
-            self.notices.append(delivery.model_copy(update={"grants": []}))
+        if outcome is DeliveryOutcome.UNKNOWN:
+            self.outbox.again(delivery)
+            return
         for grant in delivery.grants:
-            self._in_delivery.discard(grant.allocation)
-            held = self.allocations.get(grant.allocation)
-            if held is None or outcome is DeliveryOutcome.UNKNOWN:
+            held = self.books.allocations.get(grant.allocation)
+            if held is None:
                 continue
             if outcome is DeliveryOutcome.DELIVERED:
-                self._undelivered.pop(grant.allocation, None)
+                self.outbox.drop(grant.allocation)
                 held.delivery = "delivered"
             else:
                 self._free(held, "holder gone before delivery")
@@ -505,22 +385,22 @@ class PoolMachine:
         return sorted(
             {
                 held.grant.node
-                for held in self.allocations.values()
+                for held in self.books.allocations.values()
                 if now_ms - held.named_ms >= AUDIT_AFTER_MS
-                and (node := self.nodes.get(held.grant.node)) is not None
+                and (node := self.books.nodes.get(held.grant.node)) is not None
                 and node.state == "up"
             }
         )
 
     def unanswered(self, name: str) -> None:
         """A node did not answer for its inventory: what it runs stays as it is."""
-        self._note(f"node {name} did not show its inventory")
+        self.books.note(f"node {name} did not show its inventory")
 
     def suspects(self, now_ms: int) -> list[Grant]:
         """Allocations still unnamed after the inventories: their holders are looked up."""
         return [
             held.grant
-            for held in self.allocations.values()
+            for held in self.books.allocations.values()
             if now_ms - held.named_ms >= AUDIT_AFTER_MS
         ]
 
@@ -543,22 +423,22 @@ class PoolMachine:
             for pending in self.backlog.of(workload):
                 if pending.run == run:
                     self.backlog.remove(pending.key)
-        for held in self._of(workload) if now_ms is not None else ():
+        for held in self.books.of(workload) if now_ms is not None else ():
             if held.grant.run != run or now_ms is None or now_ms - held.named_ms < AUDIT_AFTER_MS:
                 continue
-            node = self.nodes.get(held.grant.node)
+            node = self.books.nodes.get(held.grant.node)
             up = node is not None and node.state == "up" and not node.awaited
             if state is HolderState.CLOSED:
                 if up:
                     self._free(held, "audit: holder closed, node does not run it")
                 else:
-                    self._doubt(held, now_ms, "audit: holder closed, node away")
+                    self.books.doubt(held, now_ms, "audit: holder closed, node away")
             elif up:
-                self._tell_gone(held.grant, Outcome.LEASE_LOST, "its node no longer runs it")
+                self.outbox.tell_gone(held.grant, Outcome.LEASE_LOST, "its node no longer runs it")
             elif node is None or (
                 node.lost_ms is not None and held.expires_ms(node.lost_ms) <= now_ms
             ):
-                self._tell_gone(
+                self.outbox.tell_gone(
                     held.grant, Outcome.NODE_LOST, "its node is lost, its lease ran out"
                 )
 
@@ -566,8 +446,8 @@ class PoolMachine:
 
     def explain(self, workload: str, step: str | None) -> list[tuple[Pending, list[Reason]]]:
         """Every reason why the workload's requests wait."""
-        views = self.views()
-        nodes = self.nodes.values()
+        views = self.books.views()
+        nodes = self.books.nodes.values()
         return [
             (
                 pending,
@@ -585,25 +465,4 @@ class PoolMachine:
 
     def sanity_check(self) -> None:
         """Raise if the books do not add up."""
-        for name, node in self.nodes.items():
-            used: dict[str, int] = {}
-            for held in self._on(name):
-                used = add(used, held.grant.resources)
-            if used != node.used:
-                raise BrokenInvariantError(
-                    f"{name}: books say {node.used}, allocations sum to {used}: {list(self.story)}"
-                )
-        for allocation in self._undelivered:
-            if self.allocations[allocation].delivery != "pending":
-                raise BrokenInvariantError(f"{allocation} is undelivered but not pending")
-        if sum(map(len, self._held.values())) != len(self.allocations):
-            raise BrokenInvariantError("allocations by workload do not add up")
-
-    def _of(self, workload: str) -> list[Allocation]:
-        return [self.allocations[a] for a in sorted(self._held.get(workload, ()))]
-
-    def _on(self, node: str) -> list[Allocation]:
-        return [a for a in self.allocations.values() if a.grant.node == node]
-
-    def _note(self, line: str) -> None:
-        self.story.append(line)
+        self.books.sanity_check()

@@ -38,7 +38,7 @@ def dump(machine: PoolMachine) -> bytes:
                 "lost_ms": node.lost_ms,
                 "reason": node.reason,
             }
-            for node in machine.nodes.values()
+            for node in machine.books.nodes.values()
         ],
         "allocations": [
             {
@@ -50,17 +50,17 @@ def dump(machine: PoolMachine) -> bytes:
                 "void": held.void,
                 "free_at_ms": held.free_at_ms,
             }
-            for held in machine.allocations.values()
+            for held in machine.books.allocations.values()
         ],
         "workloads": {
             name: asdict(entry) | {"refusals": [r.model_dump(mode="json") for r in entry.refusals]}
-            for name, entry in machine.workloads.items()
+            for name, entry in machine.books.workloads.items()
         },
         "pending": [
             [p.workload, p.run, p.seq, p.request.model_dump(mode="json"), p.rank[2], p.since_ms]
             for p in machine.backlog
         ],
-        "notices": [notice.model_dump(mode="json") for notice in machine.notices],
+        "notices": [notice.model_dump(mode="json") for notice in machine.outbox.notices],
     }
     return zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 6)
 
@@ -81,15 +81,15 @@ def load(packed: bytes) -> PoolMachine:
     machine.call_ins = state["call_ins"]
     for row in state["nodes"]:
         facts = NodeFacts.model_validate(row.pop("facts"))
-        machine.nodes[facts.name] = NodeEntry(facts, **row)
+        machine.books.nodes[facts.name] = NodeEntry(facts, **row)
     for row in state["allocations"]:
         machine.restore(Allocation(Grant.model_validate(row.pop("grant")), **row))
     for name, row in state["workloads"].items():
         refusals = [Refusal.model_validate(r) for r in row.pop("refusals")]
-        machine.workloads[name] = WorkloadEntry(**row, refusals=refusals)
+        machine.books.workloads[name] = WorkloadEntry(**row, refusals=refusals)
     for workload, run, seq, request, arrival, since_ms in state["pending"]:
         asked = StepRequest.model_validate(request)
         rank = (asked.submitted_ms, workload, arrival)
         machine.backlog.add(Pending(workload, run, seq, asked, rank, since_ms))
-    machine.notices = [Delivery.model_validate(row) for row in state["notices"]]
+    machine.outbox.notices = [Delivery.model_validate(row) for row in state["notices"]]
     return machine

@@ -75,12 +75,14 @@ class WorkloadEntry:
         run: Its current run. seq: Last message of that run.
         refusals: Part of the stored answer to ``seq``.
         voided: Former runs, oldest first; what they still say has no effect.
+        done: It has said its last word; forgotten as soon as it holds nothing.
     """
 
     run: str
     seq: int = 0
     refusals: list[Refusal] = field(default_factory=list)
     voided: list[str] = field(default_factory=list)
+    done: bool = False
 
     def void_run(self, run: str) -> None:
         """Go on under a new run."""
@@ -88,3 +90,4 @@ class WorkloadEntry:
         self.run = run
         self.seq = 0
         self.refusals = []
+        self.done = False

@@ -16,10 +16,12 @@ def state(machine: PoolMachine) -> dict[str, Any]:
         "pool": machine.name,
         "fence": machine.fence,
         "pending": len(machine.backlog),
-        "allocations": len(machine.allocations),
-        "workloads": len(machine.workloads),
-        "allocated": total(a.grant.resources for a in machine.allocations.values()),
-        "capacity": total(n.facts.capacity for n in machine.nodes.values() if n.state == "up"),
+        "allocations": len(machine.books.allocations),
+        "workloads": len(machine.books.workloads),
+        "allocated": total(a.grant.resources for a in machine.books.allocations.values()),
+        "capacity": total(
+            n.facts.capacity for n in machine.books.nodes.values() if n.state == "up"
+        ),
         "nodes": nodes(machine),
     }
 
@@ -40,10 +42,10 @@ def nodes(machine: PoolMachine) -> list[dict[str, Any]]:
             "labels": node.facts.labels,
             "capacity": node.facts.capacity,
             "used": node.used,
-            "running": sum(a.grant.node == name for a in machine.allocations.values()),
+            "running": sum(a.grant.node == name for a in machine.books.allocations.values()),
             "reserved_for": machine.reserved.get(name),
         }
-        for name, node in sorted(machine.nodes.items())
+        for name, node in sorted(machine.books.nodes.items())
     ]
 
 
@@ -74,7 +76,7 @@ def queues(machine: PoolMachine, now_ms: int) -> list[dict[str, Any]]:
                     "waited_ms": now_ms - pending.since_ms,
                 }
             )
-    for held in machine.allocations.values():
+    for held in machine.books.allocations.values():
         entry = row(held.grant.queue)
         entry["running"] += 1
         entry["used"] = add(entry["used"], held.grant.resources)
@@ -91,7 +93,7 @@ def allocations(machine: PoolMachine) -> list[dict[str, Any]]:
             "void": held.void,
             "free_at_ms": held.free_at_ms,
         }
-        for held in machine.allocations.values()
+        for held in machine.books.allocations.values()
     ]
 
 
