@@ -158,7 +158,9 @@ def _agreed(files: ClusterFiles) -> bool:
     if not sys.stdin.isatty():
         commands.tell("headbay dev: reset asks first; without a terminal give --yes")
         return False
-    question = f"Delete all workloads, history, logs and artifacts under {files.state}? [y/N] "
+    question = (
+        f"Delete all workloads, history, logs and artifacts under {files.places.root}? [y/N] "
+    )
     return input(question).strip().lower() in ("y", "yes")
 
 
@@ -167,16 +169,16 @@ def status(files: ClusterFiles, arguments: argparse.Namespace) -> int:
     record = commands.running(files)
     if record is None:
         if arguments.output == "json":
-            print(json.dumps({"running": False, "state": str(files.state)}))
+            print(json.dumps({"running": False, "state": str(files.places.root)}))
         else:
-            print(f"not running; state: {files.state}; start it with: headbay dev start")
+            print(f"not running; state: {files.places.root}; start it with: headbay dev start")
         return NOT_RUNNING
     left = commands.live(record)
     down = [child.name for child in record.children if not _up(child)]
     if arguments.output == "json":
         shown = record.model_dump(mode="json") | {
             "running": True,
-            "state": str(files.state),
+            "state": str(files.places.root),
             "live_attempts": left.count if left.known else None,
             "down": down,
         }
@@ -196,7 +198,7 @@ def _print_table(files: ClusterFiles, record: ClusterRecord, live: int | None) -
         ("UI", record.ui),
         ("server", f"{record.address}, namespace {record.namespace}"),
         ("ledger", record.ledger),
-        ("state", str(files.state)),
+        ("state", str(files.places.root)),
         ("running steps", "not known" if live is None else str(live)),
     ):
         print(f"{label:<14} {value}")

@@ -38,7 +38,7 @@ def tell(line: str) -> None:
 
 def running(files: ClusterFiles) -> ClusterRecord | None:
     """The record of a cluster whose supervisor is alive."""
-    record = read(files.record)
+    record = read(files.places.dev_json)
     return record if record is not None and record.alive else None
 
 
@@ -56,7 +56,7 @@ def start(files: ClusterFiles, options: Sequence[str]) -> ClusterRecord:
     """
     supervisor: subprocess.Popen[bytes] | None = None
     if running(files) is None:
-        with files.supervisor_log.open("wb") as log:
+        with files.log("supervisor").open("wb") as log:
             supervisor = subprocess.Popen(
                 [sys.executable, "-m", "headbay.workers.dev", "run", *options],
                 stdin=subprocess.DEVNULL,
@@ -78,18 +78,20 @@ def start(files: ClusterFiles, options: Sequence[str]) -> ClusterRecord:
             raise StartFailedError(_why_not(files))
         time.sleep(POLL_S)
     raise StartFailedError(
-        f"not ready within {START_WAIT_S:.0f} s; still {said or 'starting'}; logs: {files.logs}"
+        f"not ready within {START_WAIT_S:.0f} s; still {said or 'starting'}; "
+        f"logs: {files.places.dev_logs}"
     )
 
 
 def _why_not(files: ClusterFiles) -> str:
+    log = files.log("supervisor")
     try:
-        lines = files.supervisor_log.read_text(errors="replace").splitlines()
+        lines = log.read_text(errors="replace").splitlines()
     except FileNotFoundError:
         lines = []
     # What it ends with is for people; the JSON lines before are for who looks deeper.
     said = [line for line in lines if not line.startswith("{")] or lines
-    return "\n".join(["the cluster did not start:", *said[-30:], f"({files.supervisor_log})"])
+    return "\n".join(["the cluster did not start:", *said[-30:], f"({files.log('supervisor')})"])
 
 
 def stop(files: ClusterFiles, *, kill: bool) -> Live | None:
@@ -114,7 +116,7 @@ def stop(files: ClusterFiles, *, kill: bool) -> Live | None:
 
 
 def _end_orphans(files: ClusterFiles) -> None:
-    last = read(files.record)
+    last = read(files.places.dev_json)
     for child in reversed(last.children if last else []):
         if child.pid is not None and child.ticks is not None:
             end(child.pid, child.ticks, grace_s=10.0)

@@ -8,59 +8,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headbay.activities.places import Places
+from headbay.activities.places import Places, private
 
 __all__ = ["ClusterFiles"]
 
 
 @dataclass(frozen=True)
 class ClusterFiles:
-    """Paths of one cluster.
+    """What a dev cluster keeps beside what `Places` names."""
 
-    Attributes:
-        state: Headbay's state directory. dev: What belongs to the cluster alone.
-    """
-
-    state: Path
-    dev: Path
-    record: Path
-    ledger: Path
-    artifacts: Path
+    places: Places
 
     @classmethod
-    def find(cls, env: Mapping[str, str]) -> "ClusterFiles":
-        """The state directory that the environment names; the folders are made."""
-        places = Places.find(env)
-        files = cls(
-            state=places.state,
-            dev=places.dev,
-            record=places.dev_json,
-            ledger=places.ledger,
-            artifacts=places.artifacts,
-        )
-        for folder in (files.dev, files.logs, files.artifacts):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return files
-
-    @property
-    def logs(self) -> Path:
-        """One log a child."""
-        return self.dev / "logs"
-
-    @property
-    def database(self) -> Path:
-        """Temporal's SQLite file."""
-        return self.dev / "temporal.db"
+    def find(cls, environ: Mapping[str, str]) -> "ClusterFiles":
+        """Those of the state directory that the environment names; the folders are made."""
+        places = Places.find(environ)
+        for folder in (places.dev_logs, places.artifacts):
+            private(folder)
+        return cls(places)
 
     @property
     def ports(self) -> Path:
         """The ports of the last start."""
-        return self.dev / "ports.json"
+        return self.places.dev / "ports.json"
 
-    @property
-    def supervisor_log(self) -> Path:
-        """What a detached supervisor says."""
-        return self.logs / "supervisor.log"
+    def log(self, process: str) -> Path:
+        """Log of one process; ``supervisor``'s is that of a detached one."""
+        return self.places.dev_logs / f"{process}.log"
 
     @contextmanager
     def lock(self) -> Iterator[bool]:
@@ -68,7 +42,7 @@ class ClusterFiles:
 
         The kernel releases it when its holder dies, however it dies.
         """
-        descriptor = os.open(self.dev / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.places.dev / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,8 +56,8 @@ class ClusterFiles:
     def delete(self) -> list[Path]:
         """Delete all state but secrets, which a person put there; what was deleted."""
         names = ("artifacts", "nodes", "last", "dev")
-        paths = [self.state / name for name in names]
-        paths[:0] = sorted(self.ledger.parent.glob(f"{self.ledger.name}*"))
+        paths = [self.places.root / name for name in names]
+        paths[:0] = sorted(self.places.root.glob(f"{self.places.ledger.name}*"))
         deleted = [path for path in paths if path.exists()]
         for path in deleted:
             if path.is_dir():

@@ -119,13 +119,13 @@ class Supervisor:
             tailing.cancel()
             await asyncio.gather(tailing, return_exceptions=True)
             self._show_new()
-            self._files.record.unlink(missing_ok=True)
+            self._files.places.dev_json.unlink(missing_ok=True)
 
     # -- start ---------------------------------------------------------------------------------
 
     def _end_leftovers(self) -> None:
         """End what a killed supervisor left behind and the kernel has not ended."""
-        last = read(self._files.record)
+        last = read(self._files.places.dev_json)
         for child in reversed(last.children if last else []):
             if child.pid is not None and child.ticks is not None:
                 killed = end(child.pid, child.ticks, grace_s=LEFTOVER_GRACE_S)
@@ -156,7 +156,7 @@ class Supervisor:
                 log.warning("port.changed", what=change)
             self._say("starting Temporal")
             spec = layout.server(
-                self._environment(), database=self._files.database, ports=self._ports
+                self._environment(), database=self._files.places.temporal_db, ports=self._ports
             )
             child = self._add(spec)
             try:
@@ -218,17 +218,17 @@ class Supervisor:
     def _environment(self) -> dict[str, str]:
         return layout.environment(
             os.environ,
-            state=self._files.state,
+            state=self._files.places.root,
             ports=self._ports,
             ledger=self._ledger(),
-            artifacts=self._files.artifacts,
+            artifacts=self._files.places.artifacts,
         )
 
     def _ledger(self) -> str:
-        return self._options.ledger or f"sqlite:///{self._files.ledger}"
+        return self._options.ledger or self._files.places.ledger_url
 
     def _add(self, spec: ChildSpec) -> Child:
-        logfile = LogFile(self._files.logs / f"{spec.name}.log")
+        logfile = LogFile(self._files.log(spec.name))
         child = Child(spec, logfile, changed=self._publish)
         self._children[spec.name] = child
         child.start()
@@ -243,7 +243,7 @@ class Supervisor:
         self._publish()
 
     def _publish(self) -> None:
-        write(self._files.record, self._record())
+        write(self._files.places.dev_json, self._record())
 
     def _record(self) -> ClusterRecord:
         pid = os.getpid()
@@ -258,7 +258,7 @@ class Supervisor:
             started_ms=self._started_ms,
             version=version("headbay"),
             ledger=self._ledger(),
-            artifacts=str(self._files.artifacts),
+            artifacts=str(self._files.places.artifacts),
             nodes=self._options.shape.names,
             children=[
                 ChildRecord(
