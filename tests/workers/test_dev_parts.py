@@ -145,6 +145,16 @@ def test_a_log_is_read_by_whole_lines_and_once(tmp_path):
         assert log.new_lines() == []
 
 
+def test_the_tail_of_a_log_says_nothing_of_former_starts(tmp_path):
+    path = tmp_path / "x.log"
+    path.write_text("of old\n")
+    log = LogFile(path)
+    assert log.tail(5) == []
+    with path.open("a") as writer:
+        writer.write("of now\n")
+    assert log.tail(5) == ["of now"]
+
+
 def test_a_log_rotates_under_its_writer_and_keeps_two_older_ones(tmp_path):
     log = LogFile(tmp_path / "x.log", rotate_bytes=100)
     with os.fdopen(log.open(), "w") as writer:

@@ -29,6 +29,7 @@ class LogFile:
         self.path = path
         self._rotate_bytes = rotate_bytes
         self._offset = path.stat().st_size if path.exists() else 0
+        self._begin = self._offset
 
     def open(self) -> int:
         """A descriptor for a child to write to; the caller closes it."""
@@ -51,11 +52,11 @@ class LogFile:
         return data[:end].decode(errors="replace").splitlines()
 
     def tail(self, lines: int) -> list[str]:
-        """The last lines."""
+        """The last lines of this start of the cluster."""
         try:
             with self.path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - READ_BYTES))
+                file.seek(max(self._begin, size - READ_BYTES))
                 return file.read().decode(errors="replace").splitlines()[-lines:]
         except FileNotFoundError:
             return []
@@ -74,7 +75,7 @@ class LogFile:
                 older.replace(self._numbered(number))
         shutil.copyfile(self.path, self._numbered(1))
         os.truncate(self.path, 0)
-        self._offset = 0
+        self._offset = self._begin = 0
         return True
 
     def _numbered(self, number: int) -> Path:
