@@ -21,29 +21,13 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from headbay.activities.ledger import batch
-from headbay.activities.ledger.decoding import (
-    attempt_row,
-    list_parameters,
-    page_of,
-    step_row,
-    workload_row,
-)
+from headbay.activities.ledger.base import SqlLedger
 from headbay.activities.ledger.errors import (
     BadLedgerUrlError,
     LedgerSchemaError,
     LedgerUnavailableError,
 )
-from headbay.activities.ledger.port import EventKey
-from headbay.activities.ledger.projection import Entry, event_of
-from headbay.activities.ledger.rows import (
-    AttemptRow,
-    Claim,
-    Gap,
-    StepRow,
-    WorkloadPage,
-    WorkloadQuery,
-    WorkloadRow,
-)
+from headbay.activities.ledger.projection import Entry
 from headbay.activities.ledger.statements import check_applied, load_migrations, load_statements
 from headbay.activities.places import private
 from headbay.domain.journal import JournalEvent
@@ -67,21 +51,23 @@ class _Lane:
         self._url = url
         self._writes = writes
         self._connection: sqlite3.Connection | None = None
+        self._closed = False
         name = "ledger-writer" if writes else "ledger-reader"
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do some work on the thread. A writer's work is one transaction."""
+        if self._closed:
+            raise LedgerUnavailableError(self._url, "it was closed")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._run, work)
 
     async def close(self) -> None:
         """Finish what was begun, and close."""
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.run_in_executor(self._thread, self._drop)
-        except RuntimeError:  # closed before
+        if self._closed:
             return
+        self._closed = True
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._drop)
         self._thread.shutdown(wait=True)
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -142,7 +128,7 @@ def _transaction(connection: sqlite3.Connection, *, writes: bool) -> Iterator[No
     connection.execute("COMMIT")
 
 
-class SqliteLedger:
+class SqliteLedger(SqlLedger):
     """`headbay.activities.ledger.Ledger` in one file; see there for what the methods promise."""
 
     def __init__(self, path: Path) -> None:
@@ -172,79 +158,6 @@ class SqliteLedger:
         entries = batch.distinct(events)
         return await self._writer.run(lambda c: _append(c, entries)) if entries else 0
 
-    async def gaps(self) -> list[Gap]:
-        """Runs whose journal has holes."""
-        return await self._reader.run(_gaps)
-
-    async def has_end(self, workload: str, run: str) -> bool:
-        """Whether this run has recorded the workload's end."""
-        return bool(await self._rows("has_end", workload=workload, run=run))
-
-    async def unfinished(self) -> list[WorkloadRow]:
-        """Workloads that have not finished."""
-        return [workload_row(row) for row in await self._rows("unfinished")]
-
-    async def workload(self, workload: str) -> WorkloadRow | None:
-        """One workload."""
-        rows = await self._rows("workload", workload=workload)
-        return workload_row(rows[0]) if rows else None
-
-    async def list_workloads(self, query: WorkloadQuery) -> WorkloadPage:
-        """Workloads, newest first."""
-        rows = await self._rows("list_workloads", **list_parameters(query))
-        return page_of([workload_row(row) for row in rows], query.limit)
-
-    async def steps(self, workload: str) -> list[StepRow]:
-        """Its steps."""
-        return [step_row(row) for row in await self._rows("steps", workload=workload)]
-
-    async def attempts(self, workload: str) -> list[AttemptRow]:
-        """Its attempts."""
-        return [attempt_row(row) for row in await self._rows("attempts", workload=workload)]
-
-    async def events(
-        self, workload: str, *, after: EventKey | None = None, limit: int | None = None
-    ) -> list[JournalEvent]:
-        """Its journal."""
-        at_ms, run, seq = after or (None, None, None)
-        rows = await self._rows(
-            "events",
-            workload=workload,
-            at_ms=at_ms,
-            run=run,
-            seq=seq,
-            limit=-1 if limit is None else limit,
-        )
-        return [event_of(tuple(row.values())) for row in rows]
-
-    async def final_status(self, workload: str) -> dict[str, object] | None:
-        """JSON of the status it finished with."""
-        rows = await self._rows("final_status", workload=workload)
-        status = json.loads(rows[0]["data"]).get("status") if rows else None
-        return status if isinstance(status, dict) else None
-
-    async def claim_key(self, key: str, digest: str) -> Claim:
-        """Claim an idempotency key."""
-        return await self._writer.run(lambda c: _claim(c, key, digest))
-
-    async def raise_fence(self, pool: str, fence: int) -> int:
-        """Raise a pool's high-water mark."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            connection.execute(SQL["raise_fence"], {"pool": pool, "fence": fence})
-            return int(connection.execute(SQL["fence"], {"pool": pool}).fetchone()[0])
-
-        return await self._writer.run(work)
-
-    async def fence(self, pool: str) -> int:
-        """A pool's high-water mark."""
-        rows = await self._rows("fence", pool=pool)
-        return int(rows[0]["fence"]) if rows else 0
-
-    async def ping(self) -> None:
-        """Return if the file can be read."""
-        await self._rows("ping")
-
     async def close(self) -> None:
         """Let go of the file."""
         await self._reader.close()
@@ -252,6 +165,9 @@ class SqliteLedger:
 
     async def _rows(self, statement: str, **parameters: Any) -> list[dict[str, Any]]:
         return await self._reader.run(lambda c: _select(c, statement, parameters))
+
+    async def _change(self, statement: str, **parameters: Any) -> int:
+        return await self._writer.run(lambda c: c.execute(SQL[statement], parameters).rowcount)
 
 
 def _select(
@@ -308,25 +224,6 @@ def _fold_workloads(connection: sqlite3.Connection, workloads: Sequence[str]) ->
     connection.executemany(SQL["insert_label"], batch.label_rows(rows))
     saved = [row | {"labels": json.dumps(row["labels"])} for row in rows]
     connection.executemany(SQL["save_workload"], saved)
-
-
-def _gaps(connection: sqlite3.Connection) -> list[Gap]:
-    runs = connection.execute(SQL["runs_with_gap"]).fetchall()
-    found = []
-    for workload, run in runs:
-        key = {"workload": workload, "run": run}
-        missing = connection.execute(SQL["missing_ranges"], key).fetchall()
-        found.append(Gap(workload, run, missing))
-    return found
-
-
-def _claim(connection: sqlite3.Connection, key: str, digest: str) -> Claim:
-    now_ms = time.time_ns() // 1_000_000
-    row = {"key": key, "digest": digest, "claimed_ms": now_ms}
-    if connection.execute(SQL["claim_key"], row).rowcount == 1:
-        return Claim(key, "new", digest, now_ms)
-    _, held, since = connection.execute(SQL["claimed_key"], {"key": key}).fetchone()
-    return Claim(key, "same" if held == digest else "conflict", held, since)
 
 
 def _migrate(connection: sqlite3.Connection, url: str, *, dry_run: bool) -> list[str]:

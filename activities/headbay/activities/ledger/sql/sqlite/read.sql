@@ -1,15 +1,19 @@
--- name: runs_with_gap
-SELECT workload, run FROM run WHERE events <= last_seq ORDER BY workload, run
-
 -- name: missing_ranges
-SELECT previous + 1 AS first, seq - 1 AS last
+SELECT workload, run, previous + 1 AS first, seq - 1 AS last
 FROM (
-    SELECT seq, lag(seq, 1, -1) OVER (ORDER BY seq) AS previous
-    FROM event
-    WHERE workload = :workload AND run = :run
+    SELECT
+        event.workload,
+        event.run,
+        event.seq,
+        lag(event.seq, 1, -1) OVER (
+            PARTITION BY event.workload, event.run ORDER BY event.seq
+        ) AS previous
+    FROM run
+    JOIN event ON event.workload = run.workload AND event.run = run.run
+    WHERE run.events <= run.last_seq
 )
 WHERE seq > previous + 1
-ORDER BY first
+ORDER BY workload, run, first
 
 -- name: has_end
 SELECT 1 FROM event
@@ -68,7 +72,7 @@ FROM event
 WHERE workload = :workload
     AND (:at_ms IS NULL OR (at_ms, run, seq) > (:at_ms, :run, :seq))
 ORDER BY at_ms, run, seq
-LIMIT :limit
+LIMIT coalesce(:limit, -1)
 
 -- name: final_status
 SELECT event.data
