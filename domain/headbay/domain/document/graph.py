@@ -6,6 +6,7 @@ reported together with a misspelt field elsewhere.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from headbay.domain.document.cycles import find_cycles
@@ -21,6 +22,7 @@ MAX_EDGES: Final = 32_768
 """Dependencies between tasks, matrices expanded: two large matrices need a step between them."""
 
 _MOST_GUESSES: Final = 20
+_MOST_LISTED: Final = 8
 _MOST_IN_CYCLE: Final = 20
 
 
@@ -152,13 +154,15 @@ def _unknown(
     if number.isascii() and number.isdecimal() and base in by_name and by_name[base].expanded:
         message = f"{shown(upstream)} is one task of the matrix step '{base}'"
         return Fault(path, "UNKNOWN_STEP", message, f"depend on '{base}', which means all of them")
-    others = [name for name in by_name if name != node.name]
-    near = near_name(upstream[:80], others) if guess else None
+    near = None
+    if guess:
+        near = near_name(upstream[:80], [name for name in by_name if name != node.name])
+    others = [name for name in islice(by_name, _MOST_LISTED + 2) if name != node.name]
     if near:
         fix = f"did you mean '{near}'?"
     elif others:
-        fix = f"the other steps are {', '.join(map(shown, others[:8]))}"
-        fix += " …" if len(others) > 8 else ""
+        fix = f"the other steps are {', '.join(map(shown, others[:_MOST_LISTED]))}"
+        fix += " …" if len(others) > _MOST_LISTED else ""
     else:
         fix = "there is no other step"
     return Fault(path, "UNKNOWN_STEP", f"unknown step {shown(upstream)}", fix)

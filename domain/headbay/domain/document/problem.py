@@ -15,6 +15,7 @@ __all__ = [
     "MisfitError",
     "Path",
     "Problem",
+    "child_text",
     "path_text",
 ]
 
@@ -88,13 +89,17 @@ class Fault:
 
 
 def path_text(path: Path) -> str:
-    """A path as people read it: ``steps[1].env["3.10"]``."""
+    """A path as people read it: ``steps[1].env['a b']``."""
     text = ""
     for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif _PLAIN_KEY.fullmatch(part):
-            text += f".{part}" if text else part
-        else:
-            text += f"[{shown(part)}]"
+        text = child_text(text, part)
     return text
+
+
+def child_text(parent: str, part: str | int) -> str:
+    """The path of one part below ``parent``."""
+    if isinstance(part, int):
+        return f"{parent}[{part}]"
+    if _PLAIN_KEY.fullmatch(part):
+        return f"{parent}.{part}" if parent else part
+    return f"{parent}[{shown(part)}]"
