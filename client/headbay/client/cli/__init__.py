@@ -1,0 +1,22 @@
+"""The `headbay` command.
+
+Nothing here is imported before it is needed: `headbay --help` must not wait for Temporal's client.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+__all__ = ["main", "run_cli"]
+
+
+def run_cli(arguments: Sequence[str]) -> int:
+    """Run one command line; its exit code."""
+    from headbay.client.cli.dispatch import dispatch
+
+    return dispatch(list(arguments))
+
+
+def main() -> NoReturn:
+    """Entry point of the `headbay` script."""
+    sys.exit(run_cli(sys.argv[1:]))
