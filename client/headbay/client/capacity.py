@@ -7,7 +7,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from headbay.client.connection import QUERY_TIMEOUT, is_away
+from headbay.client.connection import QUERY_TIMEOUT, answered, is_away
 from headbay.client.errors import NotFoundError, StepNotFoundError
 from headbay.client.models import (
     ExplainedStep,
@@ -73,7 +73,7 @@ async def read_node(temporal: Client, name: str) -> NodeRow:
     """
     handle = temporal.get_workflow_handle(node_workflow_id(name))
     try:
-        raw = await handle.query("state", rpc_timeout=QUERY_TIMEOUT)
+        raw = await answered(handle.query("state", rpc_timeout=QUERY_TIMEOUT))
     except WorkflowQueryFailedError as error:
         return NodeRow(name=name, note=str(error))
     except RPCError as error:
@@ -153,7 +153,9 @@ async def _ask_pool(
     handle = temporal.get_workflow_handle(pool_workflow_id(pool))
     args = [] if argument is None else [argument]
     try:
-        rows: list[dict[str, Any]] = await handle.query(query, args=args, rpc_timeout=QUERY_TIMEOUT)
+        rows: list[dict[str, Any]] = await answered(
+            handle.query(query, args=args, rpc_timeout=QUERY_TIMEOUT)
+        )
     except WorkflowQueryFailedError as error:
         notes.append(f"pool {pool} cannot answer: {error}")
     except RPCError as error:

@@ -34,6 +34,7 @@ from headbay.client.models import (
 from headbay.client.orders import give_order
 from headbay.client.past import Past
 from headbay.client.reading import Reader
+from headbay.client.source import Source
 from headbay.client.submission import Submission, prepare
 from headbay.client.workload_id import RANDOM_BITS, check_id, generate_id
 from headbay.domain.ids import WorkloadId, node_workflow_id, workload_workflow_id
@@ -48,9 +49,6 @@ from headbay.domain.operation import (
 __all__ = ["DEFAULT_POOLS", "HeadbayClient"]
 
 DEFAULT_POOLS = ("default",)
-
-DocumentSource = Path | str | bytes | Mapping[str, Any]
-"""A file's path, the text of a YAML or JSON document, or the parsed document."""
 
 
 class HeadbayClient:
@@ -122,7 +120,7 @@ class HeadbayClient:
 
     async def submit(
         self,
-        document: DocumentSource,
+        document: Source,
         *,
         id: str | None = None,  # noqa: A002 - the word that the API has for it
         base_dir: Path | None = None,
@@ -131,7 +129,7 @@ class HeadbayClient:
         """Start a workload, or find the one that the same id and document started before.
 
         Args:
-            document: A path, YAML or JSON as bytes, or the parsed mapping.
+            document: A path (``-``: standard input), YAML or JSON as bytes, or the parsed mapping.
             id: Idempotency key; None makes a new one from the document's name.
             base_dir: Absolute folder that relative ``workdir`` refers to; needs ``pin_node``.
             pin_node: The only node that may run it.
@@ -147,8 +145,7 @@ class HeadbayClient:
             pin_node=pin_node,
             submitted_by=subject(),
         )
-        data = document if isinstance(document, Mapping) else read_document(document)
-        return await self.start(prepare(data, context), id=id)
+        return await self.start(prepare(document, context), id=id)
 
     async def start(self, submission: Submission, *, id: str | None = None) -> WorkloadHandle:  # noqa: A002
         """Start what `headbay.client.submission.prepare` has checked; see `submit`."""

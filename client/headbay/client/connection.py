@@ -6,10 +6,10 @@ the SDK's ``envconfig`` (``TEMPORAL_*`` variables and TOML profiles).
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
@@ -24,7 +24,15 @@ from headbay.client.errors import (
     ServerUnreachableError,
 )
 
-__all__ = ["AWAY", "QUERY_TIMEOUT", "Target", "find_target", "is_away", "open_temporal"]
+__all__ = [
+    "AWAY",
+    "QUERY_TIMEOUT",
+    "Target",
+    "answered",
+    "find_target",
+    "is_away",
+    "open_temporal",
+]
 
 QUERY_TIMEOUT: Final = timedelta(seconds=3)
 """Bound of everything that needs a worker's answer: without one the server would wait for ever."""
@@ -56,6 +64,9 @@ HOPELESS: Final = frozenset(
 )
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
 class Target:
     """Which cluster a client speaks to.
@@ -77,6 +88,22 @@ def is_away(error: RPCError) -> bool:
     return error.status in AWAY
 
 
+async def answered(call: Awaitable[T]) -> T:
+    """The answer to a call that was given ``rpc_timeout=QUERY_TIMEOUT``.
+
+    The SDK grants that time to each of its own retries; here it bounds them together.
+
+    Raises:
+        RPCError: The call's own, or DEADLINE_EXCEEDED.
+    """
+    try:
+        async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
+            return await call
+    except TimeoutError as error:
+        said = f"no answer within {QUERY_TIMEOUT.seconds} s"
+        raise RPCError(said, RPCStatusCode.DEADLINE_EXCEEDED, b"") from error
+
+
 def find_target(environ: Mapping[str, str], places: Places) -> Target | None:
     """The configured server, else the running dev cluster, else None.
 
@@ -85,7 +112,7 @@ def find_target(environ: Mapping[str, str], places: Places) -> Target | None:
     """
     dev = places.dev_cluster()
     try:
-        profile = ClientConfigProfile.load(override_env_vars=environ)
+        profile = ClientConfigProfile.load(override_env_vars=dict(environ))
         config = profile.to_client_connect_config()
     except (RuntimeError, ValueError) as error:
         raise BadConfigurationError(

@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import TerminatedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from headbay.client.connection import QUERY_TIMEOUT, is_away
+from headbay.client.connection import QUERY_TIMEOUT, answered, is_away
 from headbay.client.errors import WaitTimeoutError
 from headbay.client.models import Reading, Source
 from headbay.client.reading import Reader, is_final
@@ -122,6 +122,6 @@ class Follower:
         except WorkflowFailureError as failure:
             if not isinstance(failure.cause, TerminatedError):
                 return True
-            described = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
+            described = await answered(handle.describe(rpc_timeout=QUERY_TIMEOUT))
             return described.status is not WorkflowExecutionStatus.RUNNING
         return True

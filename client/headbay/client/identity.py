@@ -4,7 +4,7 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
-from headbay.client.connection import QUERY_TIMEOUT
+from headbay.client.connection import QUERY_TIMEOUT, answered
 from headbay.client.submission import MEMO_DIGEST
 from headbay.domain.document import digest
 
@@ -17,7 +17,7 @@ async def digest_of(handle: WorkflowHandle[Any, Any]) -> str:
     Our clients leave it in the memo; of workloads that others started it is computed from the
     first event's input.
     """
-    described = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
+    described = await answered(handle.describe(rpc_timeout=QUERY_TIMEOUT))
     kept = (await described.memo()).get(MEMO_DIGEST)
     if isinstance(kept, str):
         return kept

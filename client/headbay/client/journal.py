@@ -3,7 +3,7 @@
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from headbay.client.connection import QUERY_TIMEOUT, is_away
+from headbay.client.connection import QUERY_TIMEOUT, answered, is_away
 from headbay.client.errors import NotFoundError, NotReadyError
 from headbay.client.models import History, Source
 from headbay.client.past import Past
@@ -25,8 +25,8 @@ async def read_history(temporal: Client, past: Past, workload: str) -> History:
         return History(id=workload, source=Source.LEDGER, events=kept)
     handle = temporal.get_workflow_handle(workload_workflow_id(workload))
     try:
-        described = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
-        rows = await handle.query("journal", 0, rpc_timeout=QUERY_TIMEOUT)
+        described = await answered(handle.describe(rpc_timeout=QUERY_TIMEOUT))
+        rows = await answered(handle.query("journal", 0, rpc_timeout=QUERY_TIMEOUT))
     except WorkflowQueryFailedError as error:
         raise NotReadyError(
             f"the workflow of {workload} cannot answer ({error}); "

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from headbay.activities.ledger import WorkloadPage, WorkloadQuery
 from headbay.activities.ledger import WorkloadRow as LedgerRow
-from headbay.client.connection import QUERY_TIMEOUT, is_away
+from headbay.client.connection import QUERY_TIMEOUT, answered, is_away
 from headbay.client.models import Source, WorkloadList, WorkloadRow
 from headbay.client.past import NO_LEDGER, Past
 from headbay.client.reading import labels_of
@@ -194,7 +194,7 @@ async def _from_result(temporal: Client, workload: str) -> dict[str, Any]:
     """Status and reason that a failed workflow's failure carries."""
     handle: Any = temporal.get_workflow_handle(f"headbay/w/{workload}")
     try:
-        await handle.result(follow_runs=False, rpc_timeout=QUERY_TIMEOUT)
+        await answered(handle.result(follow_runs=False, rpc_timeout=QUERY_TIMEOUT))
     except WorkflowFailureError as failure:
         cause = failure.cause
         if not isinstance(cause, ApplicationError):

@@ -11,7 +11,7 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from headbay.client.connection import QUERY_TIMEOUT, is_away
+from headbay.client.connection import QUERY_TIMEOUT, answered, is_away
 from headbay.client.errors import NotFoundError
 from headbay.client.models import Answer
 from headbay.domain.wire import Wire
@@ -40,8 +40,10 @@ async def give_order(
     """
     payload = order.model_dump(mode="json")
     try:
-        raw = await handle.execute_update(
-            operation, payload, id=uuid.uuid4().hex, rpc_timeout=QUERY_TIMEOUT
+        raw = await answered(
+            handle.execute_update(
+                operation, payload, id=uuid.uuid4().hex, rpc_timeout=QUERY_TIMEOUT
+            )
         )
     except WorkflowUpdateRPCTimeoutOrCancelledError:
         return await _record(handle, what, name, operation, payload)
@@ -64,7 +66,7 @@ async def _record(
 ) -> Answer:
     """Leave the order with Temporal: a worker hears it as soon as there is one."""
     try:
-        await handle.signal(operation, payload, rpc_timeout=QUERY_TIMEOUT)
+        await answered(handle.signal(operation, payload, rpc_timeout=QUERY_TIMEOUT))
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return await _too_late(handle, what, name, error)
@@ -81,7 +83,7 @@ async def _too_late(
     handle: WorkflowHandle[Any, Any], what: str, name: str, cause: RPCError
 ) -> Answer:
     try:
-        described = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
+        described = await answered(handle.describe(rpc_timeout=QUERY_TIMEOUT))
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise NotFoundError(what, name) from cause

@@ -22,7 +22,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, TerminatedEr
 from temporalio.exceptions import TimeoutError as WorkflowTimeoutError
 from temporalio.service import RPCError, RPCStatusCode
 
-from headbay.client.connection import QUERY_TIMEOUT, is_away
+from headbay.client.connection import QUERY_TIMEOUT, answered, is_away
 from headbay.client.errors import NotFoundError
 from headbay.client.models import Reading, Source
 from headbay.client.past import Past
@@ -61,7 +61,7 @@ class Reader:
         """
         handle = self._handle(workload)
         try:
-            described = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
+            described = await answered(handle.describe(rpc_timeout=QUERY_TIMEOUT))
         except RPCError as error:
             return await self._read_past(workload, error)
         pinned = self._handle(workload, described.run_id)
@@ -87,7 +87,7 @@ class Reader:
 
     async def _query(self, handle: WorkflowHandle[Any, Any]) -> Reading | None:
         try:
-            raw = await handle.query("state", rpc_timeout=QUERY_TIMEOUT)
+            raw = await answered(handle.query("state", rpc_timeout=QUERY_TIMEOUT))
         except WorkflowQueryFailedError:
             return None
         except RPCError as error:
@@ -119,7 +119,7 @@ class Reader:
         handle: WorkflowHandle[Any, Any],
     ) -> Reading:
         try:
-            raw = await handle.result(follow_runs=False, rpc_timeout=QUERY_TIMEOUT)
+            raw = await answered(handle.result(follow_runs=False, rpc_timeout=QUERY_TIMEOUT))
             return _reading(Source.RESULT, WorkloadStatus.model_validate(raw))
         except WorkflowFailureError as failure:
             cause = failure.cause

@@ -12,8 +12,9 @@ from temporalio.common import (
     WorkflowIDReusePolicy,
 )
 
+from headbay.client.source import Source, read_document
 from headbay.domain.dag import DagDef
-from headbay.domain.document import compile_document, digest, validate
+from headbay.domain.document import Problem
 from headbay.domain.ids import CONTROL_QUEUE, WorkloadId, workload_workflow_id
 from headbay.domain.operation import WorkloadContext
 
@@ -40,12 +41,21 @@ class Submission:
         document: The document as JSON, defaults not filled in.
         digest: Of its canonical form.
         dag: What it compiles to.
+        warnings: What is allowed and probably not meant.
     """
 
     document: Mapping[str, Any]
     digest: str
     dag: DagDef
     context: WorkloadContext
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def needs_base_dir(self) -> bool:
+        """Whether a step runs in a folder of the submitter's machine."""
+        return any(
+            step.workdir is not None and not step.workdir.startswith("/") for step in self.dag.steps
+        )
 
     def start_options(self, workload: WorkloadId) -> dict[str, Any]:
         """Keyword arguments of `temporalio.client.Client.start_workflow`.
@@ -110,14 +120,14 @@ class Submission:
         return "\n".join(lines)
 
 
-def prepare(document: Mapping[str, Any], context: WorkloadContext) -> Submission:
-    """Check a document and compile it, as the workflow will.
+def prepare(document: Source, context: WorkloadContext) -> Submission:
+    """Read a document, check and compile it, as the workflow will.
 
     Raises:
         DocumentRefusedError: With everything that is wrong with it.
     """
-    checked = validate(document)
-    return Submission(document, digest(document), compile_document(checked), context)
+    read = read_document(document)
+    return Submission(read.data, read.digest, read.dag(), context, tuple(read.warnings))
 
 
 def _cell(text: str) -> str:

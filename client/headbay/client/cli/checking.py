@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headbay.client.source import load
-
 from headbay.client.cli.console import clean, say
 from headbay.client.cli.exits import FAILED, OK, REFUSED
 from headbay.client.cli.output import Output, emit
@@ -60,9 +58,10 @@ def validate_files(files: Sequence[Path], output: Output) -> int:
     found = Validated(files=[report for report, _ in checked])
     for report, problems in checked:
         for problem in problems:
-            # Problems are messages; programs find them in the JSON.
+            # For eyes they are messages; programs find them in the JSON.
             if output == "table":
-                print(clean(problem.text(report.file)), file=sys.stderr)
+                kind = "warning: " if report.valid else ""
+                print(kind + clean(problem.text(report.file)), file=sys.stderr)
     emit(
         found,
         output,
@@ -80,8 +79,7 @@ def validate_files(files: Sequence[Path], output: Output) -> int:
 def _check(file: Path) -> "tuple[ValidatedFile, list[Problem]]":
     name = "standard input" if file == STDIN else str(file)
     try:
-        loaded = load(sys.stdin.buffer.read()) if file == STDIN else load(file)
-        submission = prepare(loaded, WorkloadContext())
+        submission = prepare(file, WorkloadContext())
     except DocumentRefusedError as error:
         problems = [problem.model_dump(mode="json") for problem in error.problems]
         return ValidatedFile(file=name, valid=False, problems=problems), error.problems
@@ -92,8 +90,9 @@ def _check(file: Path) -> "tuple[ValidatedFile, list[Problem]]":
             name=submission.dag.name,
             steps=len(submission.dag.steps),
             digest=submission.digest,
+            warnings=[problem.model_dump(mode="json") for problem in submission.warnings],
         ),
-        [],
+        list(submission.warnings),
     )
 
 

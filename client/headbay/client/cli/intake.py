@@ -2,14 +2,12 @@
 
 import os
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from headbay.client.source import Loaded, load
-
 from headbay.client.cli.problems import BadCommandLineError
+from headbay.client.source import Loaded, load
 from headbay.domain.ids import STEP_NAME
 
 __all__ = ["CommandOptions", "Intake", "take"]
@@ -46,12 +44,12 @@ class Intake:
 
     Attributes:
         loaded: The document and where its parts are written.
-        base_dir: Folder that its relative ``workdir`` refers to; None if it has none.
+        folder: What a relative ``workdir`` refers to: the file's folder, or ours.
         command: Whether it is a command whose output belongs on our standard output.
     """
 
     loaded: Loaded
-    base_dir: Path | None
+    folder: Path
     command: bool
 
 
@@ -81,9 +79,8 @@ def take(file: Path | None, command: tuple[str, ...] | None, options: CommandOpt
             f"{', '.join(options.given)} only describe a command after `--`; "
             f"for a file, write them into {file}"
         )
-    loaded = load(sys.stdin.buffer.read()) if file == STDIN else load(file)
     folder = Path.cwd() if file == STDIN else file.resolve().parent
-    return Intake(loaded, folder if has_workdir(loaded.document) else None, command=False)
+    return Intake(load(file), folder, command=False)
 
 
 def command_document(command: tuple[str, ...], options: CommandOptions) -> dict[str, Any]:
@@ -137,17 +134,3 @@ def step_name(program: str) -> str:
     """A step name from a program's path: ``/usr/bin/Python3.11`` is ``python3-11``."""
     name = re.sub(r"[^a-z0-9]+", "-", Path(program).name.lower())[:64].strip("-")
     return name if STEP_NAME.fullmatch(name) else "command"
-
-
-def has_workdir(document: Any) -> bool:
-    """Whether a step of a document, or its defaults, has a relative ``workdir``."""
-    if not isinstance(document, dict):
-        return False
-    steps = document.get("steps")
-    parts = [document.get("defaults"), *(steps if isinstance(steps, list) else [])]
-    return any(
-        isinstance(part, dict)
-        and isinstance(part.get("workdir"), str)
-        and not part["workdir"].startswith("/")
-        for part in parts
-    )

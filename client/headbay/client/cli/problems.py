@@ -1,10 +1,14 @@
 """Problems of command lines and documents, and how they are shown."""
 
+import sys
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headbay.client.cli.console import clean
 from headbay.domain.errors import HeadbayError
+
+if TYPE_CHECKING:
+    from headbay.domain.document import Problem
 
 __all__ = [
     "BadCommandLineError",
@@ -49,19 +53,7 @@ class ClusterNotStartedError(HeadbayError):
         self.exit_code = exit_code
 
 
-def tell_problems(problems: Iterable[Any], file: str) -> None:
-    """``file:line: path: message`` for each problem of a refused document."""
-    import sys
-
+def tell_problems(problems: "Iterable[Problem]", file: str) -> None:
+    """``file:line: path: message; fix`` for each problem of a refused document."""
     for problem in problems:
-        sys.stderr.write(clean(problem_line(problem, file)) + "\n")
-
-
-def problem_line(problem: Any, file: str) -> str:
-    """One problem: where, what, and the fix."""
-    line = getattr(problem, "line", None)
-    path = getattr(problem, "path", "")
-    fix = getattr(problem, "fix", "")
-    where = f"{file or 'document'}:{line}" if line else (file or "document")
-    what = f"{problem.message}; {fix}" if fix else problem.message
-    return ": ".join(part for part in (where, path, what) if part)
+        sys.stderr.write(clean(problem.text(file)) + "\n")

@@ -41,7 +41,7 @@ def submit_only(intake: Intake, *, workload: str | None, output: Output) -> int:
     ensure_cluster()
 
     async def work(client: HeadbayClient) -> Submitted:
-        handle = await _start(client, submission, intake.base_dir, workload)
+        handle = await _start(client, submission, intake.folder, workload)
         return Submitted(
             id=handle.id,
             created=handle.created,
@@ -65,7 +65,7 @@ def submit_and_stay(intake: Intake, *, workload: str | None, output: Output) -> 
 
     async def work(client: HeadbayClient) -> int:
         with Interrupts() as interrupts:
-            handle = await _start(client, submission, intake.base_dir, workload)
+            handle = await _start(client, submission, intake.folder, workload)
             if output != "quiet":
                 page = workload_page(client.target, handle.id)
                 again = "" if handle.created else " (submitted before)"
@@ -104,15 +104,15 @@ def wait_for(workload: str, timeout: str | None, output: Output) -> int:
 
 
 async def _start(
-    client: HeadbayClient, submission: Submission, base_dir: Path | None, workload: str | None
+    client: HeadbayClient, submission: Submission, folder: Path, workload: str | None
 ) -> WorkloadHandle:
     """Start it, on a node of this machine where it needs one."""
-    if base_dir is not None:
+    for problem in submission.warnings:
+        say(problem.text(), kind="warning")
+    if submission.needs_base_dir:
         address = client.target.address if client.target else ""
         node = choose_local((await client.nodes()).nodes, client.places, address)
-        context = submission.context.model_copy(
-            update={"base_dir": str(base_dir), "pin_node": node}
-        )
+        context = submission.context.model_copy(update={"base_dir": str(folder), "pin_node": node})
         submission = replace(submission, context=context)
     handle = await client.start(submission, id=workload)
     remember(handle.id)
