@@ -5,6 +5,7 @@ it runs. Logs of other machines are named, not fetched.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,16 +15,20 @@ from headbay.activities.places import BadNameError, Places
 from headbay.client.errors import LogsElsewhereError, StepNotFoundError
 from headbay.client.following import Follower
 from headbay.client.reading import Reader, is_final
-from headbay.domain.attempt import LogRef
 from headbay.domain.lifecycle import AttemptState
 from headbay.domain.status import AttemptStatus, StepStatus, WorkloadStatus
 
-__all__ = ["LogPiece", "LogReader", "tail"]
+__all__ = ["LogPiece", "LogReader", "find_log", "tail"]
 
 CHUNK: Final = 256 * 1024
 TAIL_BYTES: Final = 16 * 1024
 POLL_S: Final = 0.1
 SPOOLED: Final = "out.log"
+
+MOVING_S: Final = 3.0
+"""How long the log of an ended attempt may be on its way from the spool."""
+
+FULL: Final = "{}: prints more than is kept; the last of it is shown when it has ended"
 
 Key = tuple[str, int, int]
 """(step, attempt, fence)"""
@@ -43,16 +48,41 @@ class LogPiece:
     note: str = ""
 
 
-def tail(log: LogRef, lines: int) -> list[str] | None:
-    """The last lines of a log, None if it is not on this machine."""
+def find_log(places: Places, attempt: AttemptStatus) -> Path | None:
+    """The file of an attempt's output on this machine, None if it is not (or no longer) here.
+
+    It moves once, right after the end: from the spool to where the result says.
+    """
+    kept = None if attempt.log is None else Path(attempt.log.path)
+    if kept is not None and kept.is_file():
+        return kept
     try:
-        with Path(log.path).open("rb") as file:
-            end = file.seek(0, 2)
-            file.seek(max(0, end - TAIL_BYTES))
-            kept = file.read()
-    except OSError:
+        spool = places.node(attempt.node).spool
+    except BadNameError:
         return None
-    return kept.decode(errors="replace").splitlines()[-lines:]
+    # Fences are unique in a pool, so no other attempt's entry can match.
+    for spooled in spool.glob(f"hb.*.a{attempt.attempt}.f{attempt.fence}/{SPOOLED}"):
+        return spooled
+    return kept if kept is not None and kept.is_file() else None
+
+
+def tail(places: Places, attempt: AttemptStatus, lines: int) -> list[str] | None:
+    """The last lines of an attempt's output, None if it is not on this machine."""
+    for _ in range(2):
+        path = find_log(places, attempt)
+        try:
+            if path is not None:
+                return _last_lines(path, lines)
+        except FileNotFoundError:
+            continue  # Just moved.
+    return None
+
+
+def _last_lines(path: Path, lines: int) -> list[str]:
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        file.seek(max(0, end - TAIL_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-lines:]
 
 
 @dataclass
@@ -60,39 +90,49 @@ class _Tail:
     """One attempt's file, read as it grows.
 
     Attributes:
-        ended: The attempt has ended: what is there is all.
+        attempt: As last seen.
+        ended_at: When it was first seen ended, on the monotonic clock; what is there is all.
+        done: Nothing more is wanted of it.
     """
 
     step: str
-    attempt: int
-    node: str
-    log: LogRef | None = None
-    ended: bool = False
+    attempt: AttemptStatus
+    ended_at: float | None = None
     file: BinaryIO | None = field(default=None, repr=False)
     done: bool = False
+    told_full: bool = False
 
-    def read(self, places: Places, fence: int) -> bytes:
+    def read(self, places: Places) -> bytes:
         """What has come since the last time, b"" if nothing."""
         if self.file is None:
-            path = self._find(places, fence)
-            if path is None:
-                return b""
-            self.file = path.open("rb")
-        return self.file.read(CHUNK)
+            path = find_log(places, self.attempt)
+            try:
+                self.file = path.open("rb") if path is not None else None
+            except FileNotFoundError:
+                return b""  # Just moved: next time it is there.
+        return self.file.read(CHUNK) if self.file is not None else b""
 
-    def _find(self, places: Places, fence: int) -> Path | None:
-        if self.log is not None and Path(self.log.path).is_file():
-            return Path(self.log.path)
-        # Fences are unique in a pool, so no other attempt's entry can match.
-        spool = places.node(self.node).spool
-        for entry in spool.glob(f"hb.*.a{self.attempt}.f{fence}*/{SPOOLED}"):
-            return entry
-        return None
+    def exhausted(self) -> bool:
+        """Whether nothing more can come: asked after a read that gave nothing."""
+        if self.ended_at is None:
+            return False
+        printed = self.attempt.log is not None and self.attempt.log.seen_bytes > 0
+        if self.file is None and printed:
+            return time.monotonic() - self.ended_at > MOVING_S
+        return True
+
+    def full(self) -> bool:
+        """Whether it prints more than is kept as it comes; true once."""
+        if self.told_full or self.file is None or self.ended_at is not None:
+            return False
+        self.told_full = Path(f"{self.file.name}.ring").exists()
+        return self.told_full
 
     def elsewhere(self) -> LogsElsewhereError:
         """Where the log is."""
-        path = self.log.path if self.log is not None else ""
-        return LogsElsewhereError(self.step, self.attempt, self.node, path)
+        attempt = self.attempt
+        path = attempt.log.path if attempt.log is not None else ""
+        return LogsElsewhereError(self.step, attempt.attempt, attempt.node, path)
 
     def close(self) -> None:
         """No more is wanted."""
@@ -138,11 +178,14 @@ class LogReader:
         self, status: WorkloadStatus, step: str | None, attempt: int | None
     ) -> AsyncIterator[LogPiece]:
         self._take(status, step, attempt, every=False)
-        for key, opened in self._tails.items():
-            while data := opened.read(self._places, key[2]):
-                yield LogPiece(opened.step, opened.attempt, data)
-            if note := _left_out(opened):
-                yield LogPiece(opened.step, opened.attempt, note=note)
+        for opened in self._tails.values():
+            while not opened.done:
+                if data := opened.read(self._places):
+                    yield LogPiece(opened.step, opened.attempt.attempt, data)
+                elif opened.ended_at is None or opened.exhausted():
+                    opened.close()
+                else:
+                    await asyncio.sleep(POLL_S)
 
     async def _follow(
         self, workload: str, step: str | None, attempt: int | None
@@ -164,19 +207,21 @@ class LogReader:
                     self._take(reading.workload, step, attempt, every=True)
                     if not final:
                         coming = asyncio.ensure_future(anext(readings))
-                for key, opened in self._tails.items():
-                    if opened.done:
-                        continue
-                    if data := opened.read(self._places, key[2]):
+                live = [opened for opened in self._tails.values() if not opened.done]
+                for opened in live:
+                    number = opened.attempt.attempt
+                    if data := opened.read(self._places):
                         quiet = False
-                        yield LogPiece(opened.step, opened.attempt, data)
-                    elif opened.ended or final:
-                        if note := _left_out(opened):
-                            yield LogPiece(opened.step, opened.attempt, note=note)
+                        yield LogPiece(opened.step, number, data)
+                    elif opened.exhausted() or (final and opened.ended_at is None):
                         opened.close()
-                if quiet and final:
+                    elif opened.full():
+                        yield LogPiece(opened.step, number, note=FULL.format(opened.step))
+                if final and all(opened.done for opened in live):
                     return
-                if quiet:
+                if quiet and final:
+                    await asyncio.sleep(POLL_S)
+                elif quiet:
                     await asyncio.wait({coming}, timeout=POLL_S)
         finally:
             coming.cancel()
@@ -199,20 +244,19 @@ class LogReader:
         key = (step.name, attempt.attempt, attempt.fence)
         opened = self._tails.get(key)
         if opened is None:
-            opened = _Tail(step.name, attempt.attempt, attempt.node)
-            self._tails[key] = opened
-            opened.log = attempt.log
-            if not self._is_here(opened):
+            opened = self._tails[key] = _Tail(step.name, attempt)
+            if not self._is_here(attempt):
                 self._elsewhere.append(opened.elsewhere())
                 opened.close()
-        opened.log = attempt.log
-        opened.ended = attempt.state is AttemptState.ENDED
+        opened.attempt = attempt
+        if attempt.state is AttemptState.ENDED and opened.ended_at is None:
+            opened.ended_at = time.monotonic()
 
-    def _is_here(self, opened: _Tail) -> bool:
-        if opened.log is not None and Path(opened.log.path).is_file():
+    def _is_here(self, attempt: AttemptStatus) -> bool:
+        if find_log(self._places, attempt) is not None:
             return True
         try:
-            return self._places.node(opened.node).root.is_dir()
+            return self._places.node(attempt.node).root.is_dir()
         except BadNameError:
             return False
 
@@ -224,11 +268,3 @@ def _choose(status: WorkloadStatus, step: str | None) -> list[StepStatus]:
     if not chosen:
         raise StepNotFoundError(status.id, step, [s.name for s in status.steps])
     return chosen
-
-
-def _left_out(opened: _Tail) -> str:
-    log = opened.log
-    if log is None or log.seen_bytes <= log.kept_bytes:
-        return ""
-    left = log.seen_bytes - log.kept_bytes
-    return f"{opened.step}: {left} bytes in the middle were not kept (it printed {log.seen_bytes})"

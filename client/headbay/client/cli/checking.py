@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headbay.client.cli.console import clean, say
 from headbay.client.cli.exits import FAILED, OK, REFUSED
+from headbay.client.cli.files import STDIN, source_of
 from headbay.client.cli.output import Output, emit
 from headbay.client.cli.problems import BadCommandLineError
 from headbay.client.models import Validated, ValidatedFile
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from headbay.domain.document import Problem
 
 __all__ = ["TEMPLATE", "validate_files", "write_template"]
-
-STDIN: Final = Path("-")
 
 TEMPLATE: Final = """\
 # A workload: steps that run on nodes, under admission and limits.
@@ -79,7 +78,7 @@ def validate_files(files: Sequence[Path], output: Output) -> int:
 def _check(file: Path) -> "tuple[ValidatedFile, list[Problem]]":
     name = "standard input" if file == STDIN else str(file)
     try:
-        submission = prepare(file, WorkloadContext())
+        submission = prepare(source_of(file), WorkloadContext())
     except DocumentRefusedError as error:
         problems = [problem.model_dump(mode="json") for problem in error.problems]
         return ValidatedFile(file=name, valid=False, problems=problems), error.problems
@@ -114,4 +113,6 @@ def write_template(file: Path) -> int:
 def _name(file: Path) -> str:
     from headbay.client.cli.intake import step_name
 
-    return step_name(file.resolve().parent.name if file.stem == "headbay" else file.stem)
+    name = step_name(file.resolve().parent.name if file.stem == "headbay" else file.stem)
+    plain = name[0].isalpha() and name not in ("null", "true", "false")
+    return name if plain else f'"{name}"'

@@ -9,12 +9,15 @@ from cyclopts import CycloptsError
 from headbay.client.cli.app import app
 from headbay.client.cli.console import flush, say
 from headbay.client.cli.exits import FAILED, HEADBAY_FAILED, INTERRUPTED, OK, REFUSED, TIMED_OUT
+from headbay.client.cli.files import STDIN
 from headbay.domain.errors import HeadbayError
 
 __all__ = ["dispatch"]
 
 TAKES_COMMAND: Final = ("run", "submit")
 """What follows ``--`` is theirs, untouched: it is another program's command line."""
+
+PASSES_ON: Final = ("dev", "worker")
 
 BROKEN_PIPE: Final = 141
 """As if SIGPIPE had ended us: 128 + 13."""
@@ -73,11 +76,17 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
-    """The command line before ``--`` and the command after it, None without ``--``."""
-    if not arguments or arguments[0] not in TAKES_COMMAND or "--" not in arguments:
+    """The command line before ``--`` and the command after it, None without ``--``.
+
+    A lone ``-`` is spelt out: the parser takes it for an option without a name.
+    """
+    command: tuple[str, ...] | None = None
+    if arguments and arguments[0] in TAKES_COMMAND and "--" in arguments:
+        at = arguments.index("--")
+        arguments, command = arguments[:at], tuple(arguments[at + 1 :])
+    elif arguments and arguments[0] in PASSES_ON:
         return arguments, None
-    at = arguments.index("--")
-    return arguments[:at], tuple(arguments[at + 1 :])
+    return [str(STDIN) if word == "-" else word for word in arguments], command
 
 
 def _bad_command_line(error: CycloptsError) -> int:

@@ -4,6 +4,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from headbay.client.cli.console import clean, colour, say, state_colour, wants_colour
+from headbay.client.cli.session import places
 from headbay.client.cli.tables import duration
 from headbay.client.cli.views import bracket, ended_with, unenforced
 from headbay.client.logs import tail
@@ -58,7 +59,7 @@ def _tell_step(status: "WorkloadStatus", step: "StepStatus", *, log: bool) -> No
     _line(clean(f"  {step.name}: {how}{where}{': ' + message if message else ''}"))
     if last is None or last.log is None or not log:
         return
-    lines = tail(last.log, TAIL_LINES)
+    lines = tail(places(), last, TAIL_LINES)
     if lines is None:
         _line(clean(f"    its log is on node {last.node}, at {last.log.path}"))
         return

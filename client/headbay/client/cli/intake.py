@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headbay.client.cli.files import STDIN, source_of
 from headbay.client.cli.problems import BadCommandLineError
 from headbay.client.source import Loaded, load
 from headbay.domain.ids import STEP_NAME
@@ -15,8 +16,6 @@ __all__ = ["CommandOptions", "Intake", "take"]
 INHERITED: Final = ("PATH", "VIRTUAL_ENV", "LANG", "LC_ALL", "TZ")
 """What a command takes over from the caller. Not the whole environment: it may hold secrets, and
 a document is kept for years."""
-
-STDIN: Final = Path("-")
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def take(file: Path | None, command: tuple[str, ...] | None, options: CommandOpt
         if not command:
             raise BadCommandLineError("no command follows `--`; write `headbay run -- make test`")
         document = command_document(command, options)
-        return Intake(Loaded.of(document), Path.cwd(), command=True)
+        return Intake(load(document, name="command line"), Path.cwd(), command=True)
     if file is None:
         raise BadCommandLineError(
             "nothing to run; give a file (`headbay run ci.yaml`) or a command after `--` "
@@ -80,7 +79,7 @@ def take(file: Path | None, command: tuple[str, ...] | None, options: CommandOpt
             f"for a file, write them into {file}"
         )
     folder = Path.cwd() if file == STDIN else file.resolve().parent
-    return Intake(load(file), folder, command=False)
+    return Intake(load(source_of(file)), folder, command=False)
 
 
 def command_document(command: tuple[str, ...], options: CommandOptions) -> dict[str, Any]:
