@@ -1,8 +1,8 @@
 """Finds the files that globs name below a folder that a hostile payload has written.
 
-Never follows a symbolic link (one that is named is refused) and never leaves the folder: every part of a path is opened relative
-to the descriptor of the one above, so that nothing can be swapped in between. Only regular files
-come out.
+Never leaves the folder and never follows a symbolic link; one that is named is refused. Every part
+of a path is opened relative to the descriptor of the one above, so that nothing can be swapped in
+between. Only regular files come out.
 
 Globs are relative: ``*``, ``?`` and ``[…]`` within a part, ``**`` for any number of folders. As in
 a shell, a name with a leading dot must be asked for with one. A folder that is named means all

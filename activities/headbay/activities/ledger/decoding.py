@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from headbay.activities.ledger.projection import storable
 from headbay.activities.ledger.rows import (
     AttemptRow,
     StepRow,
@@ -56,8 +57,8 @@ def list_parameters(query: WorkloadQuery) -> dict[str, Any]:
         "name": query.name,
         "since_ms": query.since_ms,
         "before_ms": query.before_ms,
-        "states": json.dumps(list(query.states)),
-        "labels": json.dumps(query.labels),
+        "states": json.dumps([storable(state) for state in query.states]),
+        "labels": json.dumps({storable(k): storable(v) for k, v in query.labels.items()}),
         "label_count": len(query.labels),
         "page_ms": page_ms,
         "page_workload": page_workload,

@@ -91,18 +91,22 @@ class _Lane:
             ) from error
 
     def _open(self) -> sqlite3.Connection:
+        """Only a writer makes the file: who merely looks must not leave an empty one."""
         try:
-            private(self._path.parent)
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            if self._writes:
+                private(self._path.parent)
+            create = os.O_CREAT if self._writes else 0
+            os.close(os.open(self._path, os.O_RDWR | create | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise LedgerUnavailableError(self._url, str(error)) from error
         connection = sqlite3.connect(
             self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
         )
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-            if not self._writes:
+            if self._writes:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=FULL")
+            else:
                 connection.execute("PRAGMA query_only=ON")
         except BaseException:
             connection.close()
