@@ -82,7 +82,8 @@ def _bad_text(text: str, path: Path) -> Fault | None:
 
 
 def _bad_null(path: Path) -> Fault | None:
-    if path[:1] == ("steps",) and path[2:4] in _FREE_FIELDS:
+    inside = path[2:] if path[:1] == ("steps",) else path[1:]
+    if inside[:2] in _FREE_FIELDS:
         return None
     if not _TEXT_FIELDS.isdisjoint(path[:-1]):
         return Fault(
