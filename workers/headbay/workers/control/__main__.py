@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
-from headbay.activities.ledger import open_ledger
-from headbay.activities.places import Places
 from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from headbay.activities.ledger import open_ledger
+from headbay.activities.places import Places
 from headbay.domain.ids import CONTROL_QUEUE, POOL_QUEUE
 from headbay.workers.connection import connect
 from headbay.workers.control.activities import ControlActivities

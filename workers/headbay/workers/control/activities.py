@@ -5,11 +5,11 @@ from collections.abc import Awaitable
 from datetime import timedelta
 
 import structlog
-from headbay.activities.ledger import Ledger
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from headbay.activities.ledger import Ledger
 from headbay.domain.exchange import Delivery, ExchangeAnswer
 from headbay.domain.ids import workload_workflow_id
 from headbay.domain.pool import DeliveryOutcome, HolderState

@@ -8,8 +8,8 @@ import asyncio
 from collections import deque
 
 import structlog
-from headbay.activities.ledger import Ledger, LedgerUnavailableError
 
+from headbay.activities.ledger import Ledger, LedgerUnavailableError
 from headbay.domain.journal import JournalEvent
 
 __all__ = ["Journaler"]

@@ -9,10 +9,10 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import structlog
-from headbay.activities.ledger import Ledger, LedgerUnavailableError
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
+from headbay.activities.ledger import Ledger, LedgerUnavailableError
 from headbay.domain.ids import workload_workflow_id
 from headbay.domain.journal import JournalEvent
 from headbay.workers.control.journaler import Journaler

@@ -1,0 +1,11 @@
+"""Executors: how payloads are started, and what is promised about their limits."""
+
+from headbay.activities.executor.port import (
+    Capability,
+    Executor,
+    LaunchFailedError,
+    Started,
+    load_executor,
+)
+
+__all__ = ["Capability", "Executor", "LaunchFailedError", "Started", "load_executor"]

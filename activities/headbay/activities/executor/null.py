@@ -1,0 +1,63 @@
+"""No process at all: every payload succeeds at once. For benchmarks of everything around it."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from headbay.activities.executor.port import Capability, Started
+from headbay.activities.executor.records import boot_id, read_record, write_once
+from headbay.domain.outcome import Isolation
+
+__all__ = ["NullExecutor"]
+
+
+class NullExecutor:
+    """Replaces only the launcher: spool, token, heartbeat and completion are the real ones."""
+
+    def __init__(self) -> None:
+        self._directories: dict[int, Path] = {}
+        self._numbers = 0
+
+    def prove(self) -> Capability:
+        """Nothing to prove."""
+        return Capability(Isolation.UNENFORCED, ("null executor: nothing is executed",))
+
+    async def spawn(self, directory: Path) -> Started:
+        """Remember the attempt; ``ticks`` numbers it."""
+        self._numbers += 1
+        self._directories[self._numbers] = directory
+        return Started(0, self._numbers)
+
+    async def go(self, started: Started, nonce: str, secrets: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Write the records that a payload which ends at once would leave."""
+        directory = self._directories.pop(started.ticks)
+        launch = read_record(directory / "launch.json")
+        now = time.time_ns() // 1_000_000
+        write_once(
+            directory / "exit.json",
+            {
+                "unit": launch["unit"],
+                "fence": launch["fence"],
+                "boot_id": boot_id(),
+                "raw_status": 0,
+                "exit_code": 0,
+                "signal": None,
+                "exec_failure": None,
+                "causes": [],
+                "ladder": [],
+                "leftovers_killed": False,
+                "kill_incomplete": False,
+                "started_ms": now,
+                "ended_ms": now,
+                "wall_ms": 0,
+                "log_seen_bytes": 0,
+                "log_kept_bytes": 0,
+            },
+        )
+
+    async def drop(self, started: Started) -> None:
+        """Forget the attempt."""
+        self._directories.pop(started.ticks, None)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""

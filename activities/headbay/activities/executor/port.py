@@ -1,0 +1,85 @@
+"""What a node worker needs of an executor; found through the entry points `headbay.executors`.
+
+An executor starts payloads and says what it can promise about limits. Everything else (spool,
+token, lease, completion) is the node worker's, the same for all of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from headbay.domain.errors import HeadbayError
+from headbay.domain.outcome import Isolation
+
+__all__ = ["Capability", "Executor", "LaunchFailedError", "Started", "load_executor"]
+
+
+class LaunchFailedError(HeadbayError):
+    """A payload could not be started, or nobody knows whether it was."""
+
+    code: ClassVar[str] = "LAUNCH_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What an executor has proven that it can do here.
+
+    Attributes:
+        isolation: What it promises about limits.
+        reasons: Why it cannot promise more, for people.
+    """
+
+    isolation: Isolation
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A supervisor that waits to be told to go.
+
+    Attributes:
+        pid: Its process; 0 if the executor has none.
+        ticks: Its start time, to tell a reused pid.
+    """
+
+    pid: int
+    ticks: int
+
+
+class Executor(Protocol):
+    """Starts supervisors in two phases, so that nothing runs before its lease is acknowledged."""
+
+    def prove(self) -> Capability:
+        """Find out what can be promised on this machine; raises HeadbayError if nothing can."""
+        ...
+
+    async def spawn(self, directory: Path) -> Started:
+        """Start a supervisor for the attempt in ``directory``; it waits for `go`."""
+        ...
+
+    async def go(self, started: Started, nonce: str, secrets: Mapping[str, str]) -> None:
+        """Let it run its payload."""
+        ...
+
+    async def drop(self, started: Started) -> None:
+        """Let it leave without running anything."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything; running payloads go on."""
+        ...
+
+
+def load_executor(name: str) -> Executor:
+    """The executor of that entry-point name.
+
+    Raises:
+        HeadbayError: There is none.
+    """
+    found = {entry.name: entry for entry in entry_points(group="headbay.executors")}
+    if name not in found:
+        raise HeadbayError(f"no executor {name!r}; there are: {', '.join(sorted(found))}")
+    made: Executor = found[name].load()()
+    return made

@@ -1,0 +1,116 @@
+"""Records of the spool: JSON with a checksum, written once and durably, or replaced whole.
+
+Source: measured under power loss, a record survives only if the file and its folder are synced.
+"""
+
+import json
+import os
+import time
+import zlib
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headbay.domain.errors import HeadbayError
+
+__all__ = [
+    "CorruptRecordError",
+    "boot_id",
+    "boottime_ns",
+    "process_ticks",
+    "read_record",
+    "replace",
+    "sync_folder",
+    "write_once",
+]
+
+
+class CorruptRecordError(HeadbayError):
+    """A record cannot be read: its entry is quarantined alone."""
+
+    code: ClassVar[str] = "CORRUPT_RECORD"
+
+
+def boot_id() -> str:
+    """Identity of this boot of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def boottime_ns() -> int:
+    """CLOCK_BOOTTIME: also runs while the machine sleeps."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def process_ticks(pid: int) -> int | None:
+    """Start time of a process, None if it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write(path: Path, record: Any, *, sync: bool) -> None:
+    body = json.dumps(record, separators=(",", ":")).encode()
+    text = json.dumps({"crc": zlib.crc32(body), "body": record}, separators=(",", ":")).encode()
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(text)
+        while view:
+            view = view[os.write(fd, view) :]
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_once(path: Path, record: Any) -> None:
+    """Write a record that never changes; durable on return.
+
+    Raises:
+        FileExistsError: It was written before.
+    """
+    temporary = path.with_name(f"{path.name}.tmp")
+    _write(temporary, record, sync=True)
+    try:
+        path.hardlink_to(temporary)
+    finally:
+        temporary.unlink()
+    sync_folder(path.parent)
+
+
+def replace(path: Path, record: Any, *, durable: bool) -> None:
+    """Replace a record whole; a reader sees the old one or the new one."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    _write(temporary, record, sync=durable)
+    temporary.replace(path)
+    if durable:
+        sync_folder(path.parent)
+
+
+def read_record(path: Path) -> Any:
+    """The record's content.
+
+    Raises:
+        FileNotFoundError: There is none.
+        CorruptRecordError: It is torn or altered.
+    """
+    raw = path.read_bytes()
+    try:
+        outer = json.loads(raw)
+        body = outer["body"]
+        checked = json.dumps(body, separators=(",", ":")).encode()
+        matches = zlib.crc32(checked) == outer["crc"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptRecordError(f"{path}: {error}") from error
+    if not matches:
+        raise CorruptRecordError(f"{path}: checksum does not match")
+    return body

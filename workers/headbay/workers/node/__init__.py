@@ -1,0 +1,1 @@
+"""The node worker: runs what its pool granted, and never loses track of a process."""

@@ -1,0 +1,176 @@
+"""`python -m headbay.workers.node`: run a node worker until SIGTERM."""
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import structlog
+from temporalio.worker import Worker
+
+from headbay.activities.artifacts import DirectoryStore
+from headbay.activities.executor import load_executor
+from headbay.activities.places import Places
+from headbay.domain.errors import HeadbayError
+from headbay.domain.quantity import QuantityError, parse_cpu, parse_memory
+from headbay.workers.connection import connect
+from headbay.workers.logs import configure
+from headbay.workers.node.agent import Agent
+from headbay.workers.node.registration import capacity_of_machine, facts_of, register
+from headbay.workers.node.spool import Spool
+
+log = structlog.get_logger(__name__)
+
+SLOTS = 2_000
+"""Activities complete asynchronously: a slot is held only while an order is spooled."""
+
+REFUSED_EXIT = 3
+
+
+def parser() -> argparse.ArgumentParser:
+    """Options of the node worker."""
+    options = argparse.ArgumentParser(
+        prog="headbay worker node",
+        description="Runs what this machine's pool grants it. Connects as `temporal` does: "
+        "TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_PROFILE; else the running dev cluster.",
+    )
+    options.add_argument("--name", default=socket.gethostname().split(".")[0], help="node name")
+    options.add_argument("--pool", default="default", help="pool to join (default: %(default)s)")
+    options.add_argument("--cpu", help="CPUs to offer, such as 4 or 1500m (default: all)")
+    options.add_argument("--memory", help="memory to offer, such as 8Gi (default: nine tenths)")
+    options.add_argument("--tasks", type=int, help="processes and threads to offer")
+    options.add_argument(
+        "--resource", action="append", default=[], metavar="NAME=COUNT", help="counted resource"
+    )
+    options.add_argument("--label", action="append", default=[], metavar="KEY=VALUE")
+    options.add_argument("--executor", default="process", help="default: %(default)s")
+    options.add_argument("--state", type=Path, help="state directory (default: $HEADBAY_STATE)")
+    options.add_argument(
+        "--artifacts",
+        type=Path,
+        default=os.environ.get("HEADBAY_ARTIFACTS"),
+        help="artifact store (default: $HEADBAY_ARTIFACTS, else in the state directory)",
+    )
+    return options
+
+
+def capacity(options: argparse.Namespace) -> dict[str, int]:
+    """What the options let this node offer.
+
+    Raises:
+        HeadbayError: An option cannot be read.
+    """
+    offered = capacity_of_machine()
+    try:
+        if options.cpu:
+            offered["cpu"] = parse_cpu(options.cpu)
+        if options.memory:
+            offered["memory"] = parse_memory(options.memory)
+    except QuantityError as error:
+        raise HeadbayError(f"--cpu/--memory: {error}") from error
+    if options.tasks:
+        offered["tasks"] = options.tasks
+    for item in options.resource:
+        name, separator, count = item.partition("=")
+        if not separator or not count.isdigit():
+            raise HeadbayError(f"--resource {item!r}: write it as NAME=COUNT, such as licence=4")
+        offered[name] = int(count)
+    return offered
+
+
+def labels(options: argparse.Namespace) -> dict[str, str]:
+    """Labels of this node.
+
+    Raises:
+        HeadbayError: One is not KEY=VALUE.
+    """
+    pairs = [item.partition("=") for item in options.label]
+    for key, separator, value in pairs:
+        if not (key and separator):
+            raise HeadbayError(f"--label {key + value!r}: write it as KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+async def serve(options: argparse.Namespace) -> int:
+    """Run until SIGTERM or SIGINT; the process's exit status."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    places = Places(options.state.absolute()) if options.state else Places.find(os.environ)
+    spool = Spool(places.node(options.name))
+    spool.open()
+    executor = load_executor(options.executor)
+    capability = executor.prove()
+    facts = facts_of(
+        options.name,
+        options.pool,
+        spool.places,
+        capacity=capacity(options),
+        labels=labels(options),
+        executor=options.executor,
+        isolation=capability.isolation,
+    )
+    client = await connect()
+    store = DirectoryStore(Path(options.artifacts) if options.artifacts else places.artifacts)
+    agent = Agent(client, facts, places, spool, executor, store)
+    log.info("node.adopted", attempts=agent.adopt(), isolation=facts.isolation)
+    sweeper = asyncio.create_task(agent.sweep_forever())
+    stopping = asyncio.create_task(stop.wait())
+    while not stop.is_set():
+        registering = asyncio.create_task(register(client, facts, agent.inventory_now()))
+        await asyncio.wait([registering, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if not registering.done():
+            registering.cancel()
+            break
+        registered = registering.result()
+        if not registered.accepted:
+            log.error("node.refused", code=registered.code, message=registered.message)
+            return REFUSED_EXIT
+        agent.epoch = registered.epoch
+        agent.resume_presence()
+        worker = Worker(
+            client,
+            task_queue=agent.workflow_queue(),
+            activities=[agent.execute, agent.stop, agent.inventory, agent.presence],
+            max_concurrent_activities=SLOTS,
+            graceful_shutdown_timeout=timedelta(seconds=2),
+        )
+        async with worker:
+            log.info("node.ready", name=facts.name, epoch=agent.epoch, capacity=facts.capacity)
+            lost = asyncio.create_task(agent.presence_lost.wait())
+            await asyncio.wait([lost, stopping], return_when=asyncio.FIRST_COMPLETED)
+            lost.cancel()
+    log.info("node.stopping", running=len(agent.inventory_now().live))
+    sweeper.cancel()
+    await agent.close()
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point; ends by `os._exit`, since the SDK may abort at interpreter exit.
+
+    Source: temporalio/sdk-python#300.
+    """
+    options = parser().parse_args(arguments)
+    configure(process=f"node {options.name}")
+    try:
+        status = asyncio.run(serve(options))
+    except HeadbayError as error:
+        log.error("node.failed", code=error.code, message=str(error))  # noqa: TRY400 - for people
+        status = 1
+    except Exception:
+        log.exception("node.failed")
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""The node's side of Temporal: its activities, its attempts, its presence.
+
+Never in here: a promise that the spool does not hold already.
+"""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Any
+
+import structlog
+from headbay.activities.artifacts import ArtifactStore
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from headbay.activities.executor.port import Executor
+from headbay.activities.executor.records import (
+    CorruptRecordError,
+    boottime_ns,
+    read_record,
+    replace,
+)
+from headbay.activities.executor.shim import Family, start_ticks
+from headbay.activities.places import Places
+from headbay.domain.attempt import AttemptResult, LaunchSpec, StopOrder
+from headbay.domain.exchange import Inventory, NodeFacts, PresenceOrder
+from headbay.domain.ids import node_queue
+from headbay.domain.lease import heartbeat_interval_ms
+from headbay.domain.outcome import Isolation, Outcome
+from headbay.workers.node.orders import refuse
+from headbay.workers.node.results import without_exit
+from headbay.workers.node.spool import Spool, Token, unit_name
+from headbay.workers.node.supervision import Attempt
+from headbay.workers.node.wire import TokenGoneError, Wire
+from headbay.workers.node.workspace import Workspace, read_secrets
+
+__all__ = ["Agent"]
+
+log = structlog.get_logger(__name__)
+
+SWEEP_EVERY_S = 30.0
+CAUSES = {
+    Outcome.CANCELLED: "cancelled",
+    Outcome.PREEMPTED: "preempted",
+    Outcome.LEASE_LOST: "lease_lost",
+}
+
+
+class Agent:
+    """Everything that runs on one node."""
+
+    def __init__(
+        self,
+        client: Client,
+        facts: NodeFacts,
+        places: Places,
+        spool: Spool,
+        executor: Executor,
+        store: ArtifactStore,
+    ) -> None:
+        self.facts = facts
+        self.spool = spool
+        self.executor = executor
+        self.isolation = Isolation(facts.isolation)
+        self.wire = Wire(client)
+        self.epoch = 0
+        self.presence_lost = asyncio.Event()
+        self._places = places
+        self._store = store
+        self._attempts: dict[str, Attempt] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lock = asyncio.Lock()
+        self._presence_ns = 0
+        self._presence: asyncio.Task[None] | None = None
+
+    # -- surroundings of attempts --------------------------------------------------------------
+
+    def presence_age_ms(self) -> int:
+        """How long ago the presence was last acknowledged."""
+        return (boottime_ns() - self._presence_ns) // 1_000_000
+
+    def workspace(self, spec: LaunchSpec, unit: str) -> Workspace:
+        """An attempt's surroundings."""
+        return Workspace(spec, unit, self.spool.places, self._store)
+
+    def secrets(self, spec: LaunchSpec) -> dict[str, str]:
+        """Values of its secrets."""
+        return read_secrets(spec, self._places)
+
+    # -- start ---------------------------------------------------------------------------------
+
+    def adopt(self) -> int:
+        """Take over everything that the spool holds; an unreadable entry is put aside alone.
+
+        Returns:
+            How many attempts were taken over.
+        """
+        for entry in list(self.spool.entries()):
+            try:
+                attempt = Attempt(entry, entry.spec, entry.token, self)
+            except (CorruptRecordError, FileNotFoundError, ValueError, KeyError) as error:
+                Family(entry.unit).signal_marked(signal.SIGKILL)
+                log.error(
+                    "spool.quarantined", to=str(self.spool.quarantine(entry)), error=str(error)
+                )
+                continue
+            self._start(attempt, adopted=True)
+        return len(self._attempts)
+
+    def _start(self, attempt: Attempt, *, adopted: bool) -> None:
+        self._attempts[attempt.entry.unit] = attempt
+        task = asyncio.create_task(self._see_through(attempt, adopted=adopted))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _see_through(self, attempt: Attempt, *, adopted: bool) -> None:
+        try:
+            await (attempt.adopt() if adopted else attempt.run())
+        except CorruptRecordError as error:
+            Family(attempt.entry.unit).signal_marked(signal.SIGKILL)
+            aside = self.spool.quarantine(attempt.entry)
+            log.error("spool.quarantined", to=str(aside), error=str(error))
+        except Exception:
+            log.exception("attempt.broken", unit=attempt.entry.unit)
+            raise
+        finally:
+            self._attempts.pop(attempt.entry.unit, None)
+
+    def inventory_now(self) -> Inventory:
+        """What is not proven gone."""
+        return Inventory(
+            node=self.facts.name,
+            epoch=self.epoch,
+            boot_id=self.facts.boot_id,
+            live=[attempt.grant() for attempt in self._attempts.values()],
+        )
+
+    # -- activities ----------------------------------------------------------------------------
+
+    @activity.defn(name="execute")
+    async def execute(self, spec: LaunchSpec) -> AttemptResult:
+        """Run one attempt; completed by token when it has ended."""
+        info = activity.info()
+        token = Token(info.task_token, info.workflow_run_id or "")
+        async with self._lock:
+            refusal = await asyncio.to_thread(self._take, spec, token, info.attempt)
+            if refusal is not None:
+                log.warning("order.refused", step=spec.step, why=refusal.message)
+                return refusal
+            unit = unit_name(spec.workload, spec.step, spec.attempt, spec.fence)
+            if unit not in self._attempts:
+                entry = self.spool.find(unit)
+                if entry is None:
+                    raise RuntimeError(f"{unit} was accepted and is not in the spool")
+                self._start(Attempt(entry, spec, token, self), adopted=False)
+        activity.raise_complete_async()
+
+    def _take(self, spec: LaunchSpec, token: Token, delivery: int) -> AttemptResult | None:
+        """Spool an order, or say why not. A live attempt's order only replaces its token."""
+        unit = unit_name(spec.workload, spec.step, spec.attempt, spec.fence)
+        live = self._attempts.get(unit)
+        if live is not None:
+            if live.token.run == token.run:
+                live.replace_token(token)
+                return None
+            live.stop("lease_lost")
+            why = "another run of the workload ordered it before; its process is being killed"
+            return without_exit(spec, Outcome.NOT_STARTED, why, self.isolation)
+        refusal = refuse(
+            spec,
+            node=self.facts.name,
+            epoch=self.epoch,
+            capacity=self.facts.capacity,
+            live=[attempt.spec for attempt in self._attempts.values()],
+            isolation=self.isolation,
+            delivery=delivery,
+            buried=self.spool.buried(unit),
+        )
+        if refusal is None:
+            self.spool.create(spec, token)
+        return refusal
+
+    @activity.defn(name="stop")
+    async def stop(self, order: StopOrder) -> None:
+        """End an attempt; one that is not here has ended already."""
+        unit = unit_name(order.workload, order.step, order.attempt, order.fence)
+        attempt = self._attempts.get(unit)
+        if attempt is not None:
+            attempt.stop(CAUSES[order.reason])
+
+    @activity.defn(name="inventory")
+    async def inventory(self, _: dict[str, Any]) -> Inventory:
+        """What is not proven gone."""
+        return self.inventory_now()
+
+    @activity.defn(name="presence")
+    async def presence(self, order: PresenceOrder) -> None:
+        """Show that this node is alive; heartbeated by spooled token, never completed."""
+        token = activity.info().task_token
+        replace(self._presence_file, {"token": token.hex(), **order.model_dump()}, durable=True)
+        self._keep_presence(token, order.ttl_ms)
+        activity.raise_complete_async()
+
+    # -- presence ------------------------------------------------------------------------------
+
+    @property
+    def _presence_file(self) -> Path:
+        return self.spool.places.root / "presence"
+
+    def resume_presence(self) -> None:
+        """Go on with the presence of before a restart, if it is of this epoch."""
+        self.presence_lost.clear()
+        self._presence_ns = boottime_ns()  # The registration was just acknowledged.
+        try:
+            row = read_record(self._presence_file)
+        except (FileNotFoundError, CorruptRecordError):
+            return
+        if row["epoch"] == self.epoch:
+            self._keep_presence(bytes.fromhex(row["token"]), row["ttl_ms"])
+
+    def _keep_presence(self, token: bytes, ttl_ms: int) -> None:
+        if self._presence is not None:
+            self._presence.cancel()
+        self._presence = asyncio.create_task(self._renew_presence(token, ttl_ms))
+
+    async def _renew_presence(self, token: bytes, ttl_ms: int) -> None:
+        interval = heartbeat_interval_ms(ttl_ms) / 1_000
+        while True:
+            sent = boottime_ns()
+            try:
+                await self.wire.heartbeat(token, {"live": len(self._attempts)})
+                self._presence_ns = max(self._presence_ns, sent)
+            except TokenGoneError:
+                log.warning("presence.gone", epoch=self.epoch)
+                self.presence_lost.set()
+                return
+            except RPCError as error:
+                log.warning("presence.unanswered", error=str(error))
+            await asyncio.sleep(interval)
+
+    # -- sweep ---------------------------------------------------------------------------------
+
+    async def sweep_forever(self) -> None:
+        """Kill what carries this spool's marker and belongs to no live attempt; prune tombstones."""
+        while True:
+            await asyncio.to_thread(self._sweep)
+            await asyncio.sleep(SWEEP_EVERY_S)
+
+    def _sweep(self) -> None:
+        mine = f"HEADBAY_SPOOL={self.spool.places.spool}\0".encode()
+        for process in Path("/proc").iterdir():
+            if not process.name.isdigit():
+                continue
+            try:
+                environ = b"\0" + (process / "environ").read_bytes()
+            except OSError:
+                continue
+            if b"\0" + mine not in environ:
+                continue
+            unit = _marker(environ)
+            ticks = start_ticks(int(process.name))
+            if unit is None or ticks is None or self.spool.find(unit) is not None:
+                continue
+            log.warning("orphan.killed", pid=int(process.name), unit=unit)
+            Family(unit).signal_marked(signal.SIGKILL)
+        self.spool.prune()
+
+    def workflow_queue(self) -> str:
+        """The task queue of the current epoch."""
+        return node_queue(self.facts.name, self.epoch)
+
+    async def close(self) -> None:
+        """Let go: running payloads go on under their leases."""
+        if self._presence is not None:
+            self._presence.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.executor.close()
+
+
+def _marker(environ: bytes) -> str | None:
+    for item in environ.split(b"\0"):
+        if item.startswith(b"HEADBAY_ATTEMPT="):
+            return item.partition(b"=")[2].decode(errors="replace")
+    return None

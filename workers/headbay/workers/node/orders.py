@@ -1,0 +1,70 @@
+"""Which orders a node accepts: the last boundary before a process exists.
+
+Checks, first match (each answers with a result that is already definite):
+  1. a spec of a version that this node does not know;
+  2. another node's or another epoch's order;
+  3. a delivery after the first of an order that this node does not have;
+  4. an attempt that is over and buried here: STALE_ORDER, never run again;
+  5. a live attempt of the same step: its order must have a higher fence, and its process gone;
+  6. `require: enforced` where nothing is enforced;
+  7. what does not fit beside the live attempts.
+"""
+
+from collections.abc import Iterable
+
+from headbay.domain.attempt import LAUNCH_SPEC_VERSION, AttemptResult, LaunchSpec
+from headbay.domain.outcome import Isolation, Outcome
+from headbay.domain.resources import fits, missing, subtract, total
+from headbay.workers.node.results import without_exit
+
+__all__ = ["refuse"]
+
+
+def refuse(
+    spec: LaunchSpec,
+    *,
+    node: str,
+    epoch: int,
+    capacity: dict[str, int],
+    live: Iterable[LaunchSpec],
+    isolation: Isolation,
+    delivery: int,
+    buried: bool,
+) -> AttemptResult | None:
+    """The result that refuses an order for an attempt that is not live here; None to accept it.
+
+    Args:
+        spec: What was ordered.
+        node: Name of this node.
+        epoch: Its current registration.
+        capacity: What it may carry at once.
+        live: Orders of all attempts whose processes are not proven gone.
+        isolation: What its executor promises.
+        delivery: Temporal's attempt number of the activity, from 1.
+        buried: Whether this very attempt is over.
+    """
+    others = list(live)
+
+    def not_started(why: str) -> AttemptResult:
+        return without_exit(spec, Outcome.NOT_STARTED, why, isolation)
+
+    if spec.version not in {LAUNCH_SPEC_VERSION, LAUNCH_SPEC_VERSION - 1}:
+        return not_started(f"launch spec version {spec.version} is not understood here: upgrade")
+    if (spec.node, spec.epoch) != (node, epoch):
+        return not_started(f"ordered for {spec.node} epoch {spec.epoch}, this is {node} {epoch}")
+    if buried:
+        why = "STALE_ORDER: this attempt ended before, and its result was acknowledged"
+        return without_exit(spec, Outcome.UNKNOWN, why, isolation, began=True)
+    if delivery > 1:
+        return not_started("delivered again after its first delivery was lost")
+    for other in others:
+        if (other.workload, other.step) == (spec.workload, spec.step):
+            return not_started(f"attempt {other.attempt} of this step is still live here")
+    if spec.require == "enforced" and isolation is not Isolation.ENFORCED:
+        return not_started(f"requires enforced limits; this node's are {isolation}")
+    free = subtract(capacity, total(other.resources for other in others))
+    if not fits(spec.resources, free):
+        return not_started(
+            f"does not fit beside what runs here: lacks {missing(spec.resources, free)}"
+        )
+    return None

@@ -1,0 +1,121 @@
+"""Who this node is, and how it registers with its `Node` workflow."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+import structlog
+from temporalio.client import (
+    Client,
+    RPCTimeoutOrCancelledError,
+    WithStartWorkflowOperation,
+    WorkflowUpdateFailedError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError
+
+from headbay.activities.executor.records import boot_id
+from headbay.activities.places import NodePlaces, private
+from headbay.domain.exchange import Inventory, NodeFacts, NodeRegistration, Registered
+from headbay.domain.ids import POOL_QUEUE, node_workflow_id
+from headbay.domain.outcome import Isolation
+from headbay.workers.node.wire import pauses
+
+__all__ = ["capacity_of_machine", "facts_of", "register"]
+
+log = structlog.get_logger(__name__)
+
+RESERVE_DIVISOR = 10
+"""A tenth of the memory stays for the system."""
+TASKS = 16_384
+ANSWER_WITHIN = timedelta(seconds=10)
+
+
+def capacity_of_machine() -> dict[str, int]:
+    """What this machine may carry: all its CPUs, nine tenths of its memory.
+
+    Source: sched_getaffinity(2), so that a restricted worker offers only what it may use.
+    """
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu": len(os.sched_getaffinity(0)) * 1_000,
+        "memory": pages - pages // RESERVE_DIVISOR,
+        "tasks": TASKS,
+    }
+
+
+def machine_id(places: NodePlaces) -> str:
+    """/etc/machine-id, or one of our own where that is missing or empty (containers)."""
+    try:
+        found = Path("/etc/machine-id").read_text().strip()
+    except FileNotFoundError:
+        found = ""
+    if found:
+        return found
+    if not places.identity.exists():
+        private(places.root)
+        places.identity.write_text(secrets.token_hex(16))
+    return places.identity.read_text().strip()
+
+
+def facts_of(
+    name: str,
+    pool: str,
+    places: NodePlaces,
+    *,
+    capacity: Mapping[str, int],
+    labels: Mapping[str, str],
+    executor: str,
+    isolation: Isolation,
+) -> NodeFacts:
+    """What this node registers with."""
+    return NodeFacts(
+        name=name,
+        pool=pool,
+        machine_id=machine_id(places),
+        boot_id=boot_id(),
+        capacity=dict(capacity),
+        labels=dict(labels),
+        executor=executor,
+        isolation=isolation,
+        version=version("headbay"),
+    )
+
+
+async def register(client: Client, facts: NodeFacts, inventory: Inventory) -> Registered:
+    """Register, starting the `Node` workflow if there is none; until it has answered."""
+    registration = NodeRegistration(facts=facts, inventory=inventory)
+    for pause in pauses():
+        start = WithStartWorkflowOperation(
+            "Node",
+            args=[None],
+            id=node_workflow_id(facts.name),
+            task_queue=POOL_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"Node {facts.name}",
+        )
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN.total_seconds()):
+                return await client.execute_update_with_start_workflow(
+                    "register",
+                    registration.model_dump(mode="json"),
+                    start_workflow_operation=start,
+                    result_type=Registered,
+                )
+        except (
+            RPCError,
+            RPCTimeoutOrCancelledError,
+            WorkflowUpdateFailedError,
+            TimeoutError,
+        ) as error:
+            log.info(
+                "registration.waits",
+                hint="is a control worker running? (`headbay worker control`)",
+                error=repr(error),
+            )
+            await asyncio.sleep(pause)
+    raise AssertionError("pauses never end")

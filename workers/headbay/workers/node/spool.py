@@ -1,0 +1,231 @@
+"""The spool: one durable folder per attempt, and tombstones of those that are over.
+
+`spec`, `launch`, `begin` and `exit` are immutable; `token`, `lease` and `stop` are replaced
+whole. An entry is removed only after its completion was acknowledged.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headbay.activities.executor.records import (
+    CorruptRecordError,
+    read_record,
+    replace,
+    sync_folder,
+    write_once,
+)
+from headbay.activities.places import NodePlaces, private
+from headbay.domain.attempt import LaunchSpec
+from headbay.domain.errors import HeadbayError
+
+__all__ = ["Entry", "Spool", "SpoolTakenError", "Token", "unit_name"]
+
+TOMBSTONE_S = 30 * 24 * 3600
+"""Longer than any namespace keeps a closed workflow by default (dev 1 day, cloud 30 days)."""
+
+LOG_CAP_BYTES = 16 << 20
+PREFIX = "hb."
+
+
+class SpoolTakenError(HeadbayError):
+    """Another node worker holds this spool."""
+
+    code: ClassVar[str] = "SPOOL_TAKEN"
+
+
+def unit_name(workload: str, step: str, attempt: int, fence: int) -> str:
+    """Name of an attempt outside Temporal: scope, spool folder, environment marker.
+
+    A hash stands in for what a unit's name may not hold; the whole identity is in `spec`.
+    """
+    plain = re.sub(r"[^A-Za-z0-9_.]", "_", workload)[:40]
+    digest = hashlib.sha256(f"{workload}/{step}".encode()).hexdigest()[:12]
+    return f"{PREFIX}{plain}.{step.replace('-', '_')[:40]}.{digest}.a{attempt}.f{fence}"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Where an attempt's heartbeats and completion go.
+
+    Attributes:
+        token: Temporal's task token. run: Temporal run id of the workload that ordered it.
+    """
+
+    token: bytes
+    run: str
+
+    def to_json(self) -> dict[str, str]:
+        """JSON form."""
+        return {"token": self.token.hex(), "run": self.run}
+
+
+class Entry:
+    """One attempt's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.unit = folder.name
+
+    def read(self, name: str) -> Any:
+        """A record, None if it was not written."""
+        try:
+            return read_record(self.folder / name)
+        except FileNotFoundError:
+            return None
+
+    @property
+    def spec(self) -> LaunchSpec:
+        """What was ordered."""
+        return LaunchSpec.model_validate(read_record(self.folder / "spec.json"))
+
+    @property
+    def token(self) -> Token:
+        """Where its heartbeats go now."""
+        row = read_record(self.folder / "token")
+        return Token(bytes.fromhex(row["token"]), row["run"])
+
+    def set_token(self, token: Token) -> None:
+        """Replace the token, durably."""
+        replace(self.folder / "token", token.to_json(), durable=True)
+
+    def set_lease(self, fence: int, deadline_ns: int) -> None:
+        """Renew the lease. Not synced: after a power loss no process is left to obey it."""
+        replace(self.folder / "lease", {"fence": fence, "deadline_ns": deadline_ns}, durable=False)
+
+    def set_stop(self, fence: int, reason: str) -> None:
+        """Order the shim to end its payload; a harder reason replaces a softer one."""
+        now = self.read("stop")
+        if now is not None and "lease_lost" in {now["reason"], reason}:
+            reason = "lease_lost"
+        elif now is not None:
+            return
+        replace(self.folder / "stop", {"fence": fence, "reason": reason}, durable=True)
+
+    def replace(self, name: str, record: Any) -> None:
+        """Replace a record whole, durably."""
+        replace(self.folder / name, record, durable=True)
+
+    def write(self, name: str, record: Any) -> None:
+        """Write an immutable record."""
+        write_once(self.folder / name, record)
+
+    @property
+    def log(self) -> Path:
+        """What the payload prints."""
+        return self.folder / "out.log"
+
+
+class Spool:
+    """A node's spool, locked for one worker."""
+
+    def __init__(self, places: NodePlaces) -> None:
+        self.places = places
+        self._lock: int | None = None
+
+    def open(self) -> None:
+        """Make the folders and take the lock.
+
+        Raises:
+            SpoolTakenError: Another worker runs here.
+        """
+        for folder in (self.places.spool, self.tombstones, self.quarantined, self.places.work):
+            private(folder)
+        private(self.places.logs)
+        self._lock = os.open(self.places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SpoolTakenError(
+                f"another node worker uses {self.places.root}; stop it, or start this one with "
+                "another --name or --state"
+            ) from error
+
+    @property
+    def tombstones(self) -> Path:
+        """Empty files named after attempts that are over."""
+        return self.places.root / "tombstones"
+
+    @property
+    def quarantined(self) -> Path:
+        """Entries that could not be read, kept for a person to look at."""
+        return self.places.root / "quarantine"
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries."""
+        for folder in sorted(self.places.spool.iterdir()):
+            if folder.is_dir() and folder.name.startswith(PREFIX):
+                yield Entry(folder)
+
+    def find(self, unit: str) -> Entry | None:
+        """The entry of that name."""
+        folder = self.places.spool / unit
+        return Entry(folder) if folder.is_dir() else None
+
+    def create(self, spec: LaunchSpec, token: Token) -> Entry:
+        """A new entry with spec and token, durable on return."""
+        unit = unit_name(spec.workload, spec.step, spec.attempt, spec.fence)
+        folder = self.places.spool / f"new.{unit}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        made = Entry(folder)
+        made.write("spec.json", spec.model_dump(mode="json"))
+        made.set_token(token)
+        folder.rename(self.places.spool / unit)
+        sync_folder(self.places.spool)
+        return Entry(self.places.spool / unit)
+
+    def prepare(self, entry: Entry, launch: dict[str, Any]) -> str:
+        """Write what the shim reads; returns the nonce that lets it go."""
+        nonce = secrets.token_bytes(32).hex()
+        record = {"unit": entry.unit, "nonce": nonce, "log_cap_bytes": LOG_CAP_BYTES, **launch}
+        replace(entry.folder / "launch.json", record, durable=True)
+        return nonce
+
+    def buried(self, unit: str) -> bool:
+        """Whether an attempt of that name is over and gone."""
+        return (self.tombstones / unit).exists()
+
+    def bury(self, entry: Entry, log_to: Path) -> None:
+        """Remove an entry whose end was acknowledged; keep its log, and a tombstone."""
+        (self.tombstones / entry.unit).touch(mode=0o600)
+        sync_folder(self.tombstones)
+        if entry.log.exists():
+            private(log_to.parent)
+            entry.log.replace(log_to)
+        shutil.rmtree(entry.folder)
+        sync_folder(self.places.spool)
+
+    def quarantine(self, entry: Entry) -> Path:
+        """Put an unreadable entry aside."""
+        target = self.quarantined / f"{entry.unit}.{time.time_ns()}"
+        entry.folder.rename(target)
+        sync_folder(self.places.spool)
+        return target
+
+    def prune(self) -> None:
+        """Forget tombstones that nobody can ask for any more."""
+        horizon = time.time() - TOMBSTONE_S
+        for stone in self.tombstones.iterdir():
+            if stone.stat().st_mtime < horizon:
+                stone.unlink()
+
+    def seen_fence(self, workload: str, step: str) -> int:
+        """Highest fence of a live entry of this step; 0 if there is none."""
+        highest = 0
+        for entry in self.entries():
+            try:
+                spec = entry.spec
+            except (CorruptRecordError, FileNotFoundError):
+                continue
+            if (spec.workload, spec.step) == (workload, step):
+                highest = max(highest, spec.fence)
+        return highest
