@@ -385,6 +385,34 @@ async def test_many_writers_lose_nothing_and_agree(ledger: Ledger, ledger_url: s
         assert (row.state, row.name) == ("SUCCEEDED", "ci")
 
 
+async def test_writers_of_the_same_attempt_see_each_other(ledger: Ledger, ledger_url: str):
+    """Each folds what all have written: a fold of half the events must not be the last word."""
+    journals = [
+        # Every event by a run of its own, so that they have no row in common but the workload's.
+        [event.model_copy(update={"run": f"run-{event.seq}"}) for event in one_step(f"w{n}")]
+        for n in range(8)
+    ]
+    writers = [ledger, *(open_ledger(ledger_url) for _ in range(3))]
+    for events in journals:
+        await ledger.append(events[:1])
+    await asyncio.gather(
+        *(
+            writers[(event.seq + position) % 4].append([event])
+            for position, events in enumerate(journals)
+            for event in events[1:]
+        )
+    )
+    for writer in writers[1:]:
+        await writer.close()
+    for number in range(len(journals)):
+        [attempt] = await ledger.attempts(f"w{number}")
+        assert (attempt.state, attempt.node, attempt.queue_wait_ms) == ("ENDED", "n1", 40)
+        assert (await ledger.steps(f"w{number}"))[0].state == "SUCCEEDED"
+        row = await ledger.workload(f"w{number}")
+        assert row is not None
+        assert row.state == "SUCCEEDED"
+
+
 async def test_a_status_is_made_of_what_was_told(ledger: Ledger):
     assert await read_status(ledger, "w") is None
     journal = Journal("w")
