@@ -139,8 +139,17 @@ class WorkloadStatus(Wire):
 
 
 def to_json(status: WorkloadStatus) -> dict[str, JsonValue]:
-    """JSON form without the fields that have their default; `model_validate` reads it back."""
-    dumped: dict[str, JsonValue] = status.model_dump(mode="json", exclude_defaults=True)
+    """JSON form without most fields that have their default; `model_validate` reads it back.
+
+    What foreign programs look at first is always there: the status, and every step's state.
+    """
+    dumped: dict[str, JsonValue] = status.model_dump(
+        mode="json", exclude_defaults=True, exclude={"steps"}
+    )
+    dumped["steps"] = [
+        {"state": step.state.value} | step.model_dump(mode="json", exclude_defaults=True)
+        for step in status.steps
+    ]
     return {"schema_version": status.schema_version, "status": status.status.value} | dumped
 
 

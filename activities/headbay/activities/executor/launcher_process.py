@@ -42,6 +42,8 @@ def spawn(directory):
             os.closerange(3, read)
             os.closerange(read + 1, 4096)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            # A poke that comes before the shim listens must not end it.
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
             argv = [sys.executable, "-I", "-S", SHIM, directory, str(read)]
             os.execve(sys.executable, argv, ENVIRONMENT)
         finally:
