@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from headbay.domain.document.problem import Fault, Path
 
-__all__ = ["check_supported"]
+__all__ = ["check_supported", "unsupported_fields"]
 
 _TOP: Final = ("deadline", "maxDuration", "budget", "dynamic")
 _SETTINGS: Final = ("condition", "approval", "output", "user", "disconnect")
@@ -34,6 +34,19 @@ def check_supported(data: dict[str, Any]) -> Iterator[Fault]:
     for index, step in enumerate(steps if isinstance(steps, list) else []):
         if isinstance(step, dict):
             yield from _in_step(step, ("steps", index))
+
+
+def unsupported_fields() -> dict[str, tuple[str, ...]]:
+    """Names of fields that are understood and refused, by the model that has them."""
+    within = {
+        model: tuple(inner for outer, inner in _WITHIN if outer == field)
+        for field, model in (
+            ("resources", "ResourceClaim"),
+            ("retry", "RetryRule"),
+            ("placement", "Placement"),
+        )
+    }
+    return {"Document": _TOP, "StepSettings": _SETTINGS, "Step": _SETTINGS + _STEP} | within
 
 
 def _in_settings(settings: dict[str, Any], path: Path) -> Iterator[Fault]:

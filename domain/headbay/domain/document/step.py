@@ -259,7 +259,8 @@ class Step(StepSettings):
         Field(max_length=MAX_STEPS, description="Steps that must have ended before."),
         BeforeValidator(
             lambda value: [value] if isinstance(value, str) else value,
-            json_schema_input_type=Dependency | list[Dependency],
+            json_schema_input_type=Dependency
+            | Annotated[list[Dependency], Field(max_length=MAX_STEPS)],
         ),
     ] = None
     matrix: Annotated[
