@@ -32,7 +32,7 @@ async def query(cluster: Cluster, workflow: str, name: str, *argument: object):
     words = ["workflow", "query", "-w", workflow, "--type", name, "-o", "json"]
     for value in argument:
         words += ["--input", json.dumps(value)]
-    return json.loads(await temporal(cluster, *words))["queryResult"]
+    return json.loads(await temporal(cluster, *words))["queryResult"][0]
 
 
 async def start(cluster: Cluster, workload: str, document: dict) -> None:
