@@ -3,6 +3,7 @@
 Nothing here is imported before it is needed: `headbay --help` must not wait for Temporal's client.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -18,5 +19,12 @@ def run_cli(arguments: Sequence[str]) -> int:
 
 
 def main() -> NoReturn:
-    """Entry point of the `headbay` script."""
-    sys.exit(run_cli(sys.argv[1:]))
+    """Entry point of the `headbay` script.
+
+    Everything is closed and flushed by then; the SDK may abort in the interpreter's own exit.
+    Source: temporalio/sdk-python#300.
+    """
+    code = run_cli(sys.argv[1:])
+    if "temporalio" in sys.modules:
+        os._exit(code)
+    sys.exit(code)

@@ -47,9 +47,9 @@ def dispatch(arguments: list[str]) -> int:
     except BrokenPipeError:
         # Whoever read us has had enough. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        code = BROKEN_PIPE
     except KeyboardInterrupt:
-        return INTERRUPTED
+        code = INTERRUPTED
     return code
 
 

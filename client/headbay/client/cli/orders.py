@@ -63,5 +63,5 @@ def show_answer(answer: Answer, output: Output, done: str, name: str) -> None:
         return
     if output == "table":
         emit(answer, output, table=lambda: [done])
-    if answer.message:
-        say(answer.message, kind="warning" if answer.code == "RECORDED" else "")
+    if answer.code == "RECORDED":
+        say(answer.message, kind="warning")

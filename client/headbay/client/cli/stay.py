@@ -192,7 +192,7 @@ class Watch:
         await self._interrupts.first.wait()
         self._progress.tell("cancelling; once more leaves it alone and detaches")
         answer = await self._handle.cancel("interrupted at the terminal")
-        if answer.message:
+        if not answer.accepted or answer.code == "RECORDED":
             self._progress.tell(answer.message)
 
     def _detach(self) -> int:
