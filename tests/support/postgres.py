@@ -44,11 +44,18 @@ class PostgresServer:
 
     def kill(self) -> None:
         """SIGKILL the postmaster and wait until nothing of it is left."""
-        postmaster = psutil.Process(self._server.get_pid())
-        children = postmaster.children(recursive=True)
-        os.kill(postmaster.pid, signal.SIGKILL)
+        processes = self.processes()
+        os.kill(processes[0].pid, signal.SIGKILL)
         # Its children notice by themselves; a new server must not start beside them.
-        _wait(lambda: not any(_runs(process) for process in [postmaster, *children]))
+        _wait(lambda: not any(_runs(process) for process in processes))
+        # A killed postmaster may stay a zombie for a while, and its lock files name its pid.
+        for lock in (self._data / "postmaster.pid", *self._data.glob(".s.PGSQL.*.lock")):
+            lock.unlink()
+
+    def processes(self) -> list[psutil.Process]:
+        """The postmaster and its children."""
+        postmaster = psutil.Process(self._server.get_pid())
+        return [postmaster, *postmaster.children(recursive=True)]
 
     def start(self) -> None:
         """Start again after `kill`."""

@@ -11,9 +11,11 @@ they cannot deadlock.
 
 import asyncio
 import json
+import os
+import socket
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -49,7 +51,6 @@ AWAY: Final = (
     psycopg.InterfaceError,
     errors.ReadOnlySqlTransaction,  # a standby, in the middle of a fail-over
     PoolClosed,
-    TimeoutError,
 )
 UNMIGRATED: Final = (errors.UndefinedTable, errors.UndefinedColumn)
 
@@ -99,7 +100,7 @@ class PostgresLedger(SqlLedger):
             max_idle=IDLE_S,
             # Give up at once and try anew when asked: its own retries back off into minutes.
             reconnect_timeout=CONNECTION_WITHIN_S / 2,
-            check=AsyncConnectionPool.check_connection,
+            check=_check,
             configure=_configure,
             open=False,
             name="headbay-ledger",
@@ -161,9 +162,9 @@ class PostgresLedger(SqlLedger):
     async def _connection(self) -> AsyncIterator[AsyncConnection[TupleRow]]:
         """A connection that has just answered; faults become the port's errors."""
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
-                await self._open()
-                async with self._pool.connection() as connection:
+            await self._open()
+            async with self._pool.connection() as connection:
+                with _deadline(connection, ANSWER_WITHIN_S):
                     yield connection
         except UNMIGRATED as error:
             why = f"has not been migrated ({_line(error)}): start a control worker, or migrate it"
@@ -174,8 +175,6 @@ class PostgresLedger(SqlLedger):
     def _why(self, error: BaseException) -> str:
         if isinstance(error, PoolTimeout) and self._fault.text:
             return _line(self._fault.text)
-        if isinstance(error, TimeoutError):
-            return f"no answer within {ANSWER_WITHIN_S:g} s"
         return _line(error)
 
     async def _open(self) -> None:
@@ -213,7 +212,33 @@ class PostgresLedger(SqlLedger):
 
 
 async def _configure(connection: AsyncConnection[TupleRow]) -> None:
-    await connection.execute(SQL["configure"])
+    with _deadline(connection, CONNECTION_WITHIN_S):
+        await connection.execute(SQL["configure"])
+
+
+async def _check(connection: AsyncConnection[TupleRow]) -> None:
+    """Whether a connection from the pool still leads somewhere."""
+    with _deadline(connection, CONNECTION_WITHIN_S):
+        await connection.execute(b"")
+
+
+@contextmanager
+def _deadline(connection: AsyncConnection[TupleRow], seconds: float) -> Iterator[None]:
+    """Cut a connection whose server does not answer in time; what waits for it then fails.
+
+    Cancelling the waiting task instead would first ask that same server to cancel, and wait again.
+    """
+    timer = asyncio.get_running_loop().call_later(seconds, _cut, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _cut(connection: AsyncConnection[TupleRow]) -> None:
+    if not connection.closed:
+        with socket.socket(fileno=os.dup(connection.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
 
 
 async def _append(connection: AsyncConnection[TupleRow], entries: list[Entry]) -> int:
