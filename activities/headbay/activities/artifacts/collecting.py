@@ -13,7 +13,7 @@ import fnmatch
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -48,7 +48,9 @@ class Limits:
     depth: int = 64
 
 
-def find_files(root: Path, globs: list[str], limits: Limits) -> Iterator[tuple[str, int, str]]:
+def find_files(
+    root: Path, globs: list[str], limits: Limits
+) -> Generator[tuple[str, int, str], None, None]:
     """Open what the globs name, each file once, in order of the globs and then of names.
 
     Yields:

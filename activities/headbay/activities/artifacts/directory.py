@@ -12,7 +12,7 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -99,16 +99,17 @@ class DirectoryStore:
         limits = limits or Limits()
         entries: list[ManifestEntry] = []
         left = limits.total_bytes
-        for path, descriptor, glob in find_files(root, globs, limits):
-            with os.fdopen(descriptor, "rb", closefd=False) as source:
-                try:
-                    sha256, size = self._put(source, max_bytes=left)
-                except _TooLargeError as error:
-                    why = f"more than {limits.total_bytes} bytes in all"
-                    raise ArtifactGlobError(glob, why, path) from error
-            left -= size
-            mode = os.fstat(descriptor).st_mode & 0o777
-            entries.append(ManifestEntry(path=path, mode=mode, sha256=sha256, size_bytes=size))
+        with closing(find_files(root, globs, limits)) as found:
+            for path, descriptor, glob in found:
+                with os.fdopen(descriptor, "rb", closefd=False) as source:
+                    try:
+                        sha256, size = self._put(source, max_bytes=left)
+                    except _TooLargeError as error:
+                        why = f"more than {limits.total_bytes} bytes in all"
+                        raise ArtifactGlobError(glob, why, path) from error
+                left -= size
+                mode = os.fstat(descriptor).st_mode & 0o777
+                entries.append(ManifestEntry(path=path, mode=mode, sha256=sha256, size_bytes=size))
         return Manifest(entries=tuple(entries))
 
     def keep(
