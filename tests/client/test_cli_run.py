@@ -181,14 +181,10 @@ def running(command, process):
 
 
 def test_ctrl_c_cancels_and_waits_for_the_end(command):
-    process = command.start("run", "--", "sh", "-c", "echo begun; sleep 300")
-    try:
+    with command.started("run", "--", "sh", "-c", "echo begun; sleep 300") as process:
         workload = running(command, process)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=40)
-    finally:
-        process.kill()
-        process.wait()
     assert "begun" in out
     assert "cancelling" in err
     assert process.returncode in (130, 143)
@@ -197,17 +193,14 @@ def test_ctrl_c_cancels_and_waits_for_the_end(command):
 
 def test_a_second_ctrl_c_detaches(command):
     # TERM is ignored: the cancel takes the whole grace, and the caller will not wait for it.
-    process = command.start("run", "--", "sh", "-c", "trap '' TERM; echo begun; sleep 300")
-    try:
+    script = "trap '' TERM; echo begun; sleep 300"
+    with command.started("run", "--", "sh", "-c", script) as process:
         workload = running(command, process)
         assert process.stdout.readline() == "begun\n"
         process.send_signal(signal.SIGINT)
         wait_for(lambda: status(command, workload)["cancel"])
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=10)
-    finally:
-        process.kill()
-        process.wait()
     assert process.returncode == 130
     assert f"headbay follow {workload}" in err
     assert status(command, workload)["status"] == "RUNNING"
@@ -216,14 +209,11 @@ def test_a_second_ctrl_c_detaches(command):
 
 def test_following_can_be_left_without_harm(command):
     command("submit", "--id", "left-1", "--", "sleep", "300")
-    process = command.start("follow", "left-1")
-    try:
-        assert "RUNNING" in process.stderr.readline() + process.stderr.readline()
+    with command.started("follow", "left-1") as process:
+        while "RUNNING" not in process.stderr.readline():
+            assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=10)
-    finally:
-        process.kill()
-        process.wait()
     assert process.returncode == 130
     assert "detached; it goes on" in err
     assert status(command, "left-1")["status"] == "RUNNING"

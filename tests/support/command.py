@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from support.cluster import Cluster
@@ -26,15 +28,20 @@ class Command:
             check=False,
         )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        with subprocess.Popen(
             self.words(*arguments),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.folder,
             env=self.env,
-        )
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     @staticmethod
     def words(*arguments: str) -> list[str]:

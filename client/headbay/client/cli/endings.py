@@ -18,6 +18,9 @@ __all__ = ["tell_end"]
 SHOWN: Final = 5
 TAIL_LINES: Final = 10
 
+SAID_BY_STEPS: Final = ("STEP_FAILED", "STEP_CANCELLED")
+"""Reasons whose message only repeats what is said of the steps."""
+
 
 def tell_end(reading: "Reading", *, brief: bool) -> None:
     """The last words, on standard error.
@@ -40,7 +43,7 @@ def tell_end(reading: "Reading", *, brief: bool) -> None:
     took = duration((status.finished_ms or reading.read_ms) - begun)
     counted = ", ".join(f"{count} {name}" for name, count in status.counts.items())
     _line(f"{shown} {clean(status.name)} in {took} ({counted or 'nothing started'})")
-    if status.message:
+    if status.message and status.reason not in SAID_BY_STEPS:
         _line(clean(status.message))
     for step in failed[:SHOWN]:
         _tell_step(status, step, log=not brief)
@@ -53,7 +56,8 @@ def tell_end(reading: "Reading", *, brief: bool) -> None:
 
 def _tell_step(status: "WorkloadStatus", step: "StepStatus", *, log: bool) -> None:
     last = step.attempts[-1] if step.attempts else None
-    how = ended_with(last) if last is not None else bracket(step.state.value, step.reason)
+    how = ended_with(last) if last is not None else ""
+    how = how or bracket(step.state.value, step.reason)
     where = f" on {last.node}" if last is not None and last.node else ""
     message = (last.message if last is not None else "") or step.message
     _line(clean(f"  {step.name}: {how}{where}{': ' + message if message else ''}"))
