@@ -155,11 +155,13 @@ def test_a_file_that_turns_into_a_link_while_it_is_looked_at_is_refused(
 ):
     fill(tmp_path, "secret")
     fill(root, "out/a")
-    looked = os.stat
+    looked, times = os.stat, 0
 
     def swap(path, **options):
+        nonlocal times
         found = looked(path, **options)
-        if path == "a":
+        times += path == "a"
+        if times == 2:  # the last look before it is opened
             (root / "out/a").unlink()
             (root / "out/a").symlink_to(tmp_path / "secret")
         return found
@@ -167,6 +169,7 @@ def test_a_file_that_turns_into_a_link_while_it_is_looked_at_is_refused(
     monkeypatch.setattr(collecting.os, "stat", swap)
     with pytest.raises(ArtifactGlobError, match="'out/a'"):
         store.collect(root, ["out/a"])
+    assert times == 2
 
 
 def test_no_descriptor_is_left_open(store: DirectoryStore, root: Path):
@@ -200,6 +203,8 @@ def test_globs_agree_with_the_standard_library(tree: set[str], pattern: str):
         named = {
             found.rstrip("/")
             for found in stdlib_glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207
+            # It says that "file/" matches "file/**".
+            if not (found.endswith("/") and (folder / found).is_file())
         }
         expected = sorted(
             file
