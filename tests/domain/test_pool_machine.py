@@ -210,12 +210,23 @@ def test_the_audit_frees_what_no_node_names_only_when_its_holder_is_closed():
     named = Inventory(node="n1", epoch=1, boot_id="b1", live=[grant])
     machine.take_inventory(named, 60_000)
     assert machine.suspects(60_000) == []
-    assert machine.suspects(120_000) == [grant]
+    assert machine.suspects(120_000) == [("w", "r1")]
     machine.holder("w", "r1", HolderState.OPEN, 120_000)
     assert machine.outbox.take(200)[0].gone[0].allocation == grant.allocation
     assert grant.allocation in machine.books.allocations
     machine.holder("w", "r1", HolderState.CLOSED, 120_000)
     assert not machine.books.allocations
+
+
+def test_a_workload_that_was_terminated_between_steps_is_forgotten():
+    machine = pool(report())
+    (grant,) = say(machine, ask()).grants
+    machine.turn([gone(grant)], 2)
+    assert machine.suspects(3) == [("w", "r1")]
+    machine.holder("w", "r1", HolderState.OPEN, 3)
+    assert "w" in machine.books.workloads, "it may only be waiting for a retry"
+    machine.holder("w", "r1", HolderState.CLOSED, 4)
+    assert not machine.books.workloads
 
 
 def test_what_no_node_could_ever_run_is_refused_at_once_with_numbers():

@@ -33,6 +33,7 @@ __all__ = ["Node"]
 
 CONTINUE_AFTER_EVENTS = 2_000
 FOREVER = timedelta(days=3650)
+HEARD_WITHIN = timedelta(seconds=5)
 REPORT_AGAIN = timedelta(seconds=1)
 
 
@@ -48,6 +49,7 @@ class Node:
         self._presence: asyncio.Task[None] | None = None
         self._present_epoch = 0
         self._report_due = state is not None
+        self._reporting = False
         self._ask_due = False
         self._inventory: Inventory | None = None
         self._drain_until: int | None = None
@@ -134,6 +136,7 @@ class Node:
         report = self._state.report(inventory)
         if report is None:
             return
+        self._reporting = True
         try:
             await workflow.execute_local_activity(
                 REPORT,
@@ -147,6 +150,8 @@ class Node:
                 self._inventory = inventory
             self._report_due = True
             await workflow.sleep(REPORT_AGAIN)
+        finally:
+            self._reporting = False
 
     async def _drain_loop(self) -> None:
         while True:
@@ -223,9 +228,9 @@ class Node:
         self._operate("cordon", NodeOrder, raw)
 
     @workflow.update(name="cordon", description="Take no new work")
-    def cordon_update(self, raw: Any = None) -> Any:
+    async def cordon_update(self, raw: Any = None) -> Any:
         """{by, reason}."""
-        return self._operate("cordon", NodeOrder, raw)
+        return await self._heard(self._operate("cordon", NodeOrder, raw))
 
     @workflow.signal(name="uncordon", description="Take work again; ends a drain")
     def uncordon(self, raw: Any = None) -> None:
@@ -233,9 +238,9 @@ class Node:
         self._operate("uncordon", NodeOrder, raw)
 
     @workflow.update(name="uncordon", description="Take work again; ends a drain")
-    def uncordon_update(self, raw: Any = None) -> Any:
+    async def uncordon_update(self, raw: Any = None) -> Any:
         """{by, reason}."""
-        return self._operate("uncordon", NodeOrder, raw)
+        return await self._heard(self._operate("uncordon", NodeOrder, raw))
 
     @workflow.signal(name="drain", description="Cordon, and end what runs at the deadline")
     def drain(self, raw: Any = None) -> None:
@@ -243,9 +248,9 @@ class Node:
         self._operate("drain", DrainOrder, raw)
 
     @workflow.update(name="drain", description="Cordon, and end what runs at the deadline")
-    def drain_update(self, raw: Any = None) -> Any:
+    async def drain_update(self, raw: Any = None) -> Any:
         """{by, reason, deadline_s}."""
-        return self._operate("drain", DrainOrder, raw)
+        return await self._heard(self._operate("drain", DrainOrder, raw))
 
     def _operate(self, operation: str, model: type[NodeOrder], raw: Any) -> dict[str, Any]:
         order, answered = self._mailbox.parse(operation, model, raw)
@@ -262,6 +267,16 @@ class Node:
                 self._state = rules.cordon(self._state, order, cordoned=operation == "cordon")
         self._report_due = True
         return answer(accepted=True)
+
+    async def _heard(self, answered: dict[str, Any]) -> dict[str, Any]:
+        """Answer once the pool knows: what follows a cordon is not placed there any more."""
+        try:
+            await workflow.wait_condition(
+                lambda: not self._report_due and not self._reporting, timeout=HEARD_WITHIN
+            )
+        except TimeoutError:
+            return answered | {"message": "recorded; the pool has not heard of it yet"}
+        return answered
 
     # -- what it shows -------------------------------------------------------------------------
 

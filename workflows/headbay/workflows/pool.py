@@ -208,7 +208,7 @@ class Pool:
 
     async def _audit_loop(self) -> None:
         while True:
-            await workflow.wait_condition(lambda: bool(self._machine.books.allocations))
+            await workflow.wait_condition(lambda: bool(self._machine.books.workloads))
             await workflow.sleep(AUDIT_EVERY)
             if self._spent():
                 continue
@@ -223,8 +223,7 @@ class Pool:
         """1. Ask the nodes; 2. look up the holders of what they did not name."""
         names = self._machine.audit_nodes(now_ms())
         await asyncio.gather(*(self._take_inventory(name) for name in names))
-        suspects = self._machine.suspects(now_ms())
-        holders = list(dict.fromkeys((g.workload, g.run) for g in suspects))[:DELIVER_LIMIT]
+        holders = self._machine.suspects(now_ms())[:DELIVER_LIMIT]
         if not holders:
             return
         try:

@@ -396,13 +396,23 @@ class PoolMachine:
         """A node did not answer for its inventory: what it runs stays as it is."""
         self.books.note(f"node {name} did not show its inventory")
 
-    def suspects(self, now_ms: int) -> list[Grant]:
-        """Allocations still unnamed after the inventories: their holders are looked up."""
-        return [
-            held.grant
+    def suspects(self, now_ms: int) -> list[tuple[str, str]]:
+        """Runs to look up after the inventories: (workload, run), each once.
+
+        1. Holders of allocations that are still unnamed; 2. workloads that hold nothing and wait
+        for nothing: one that was terminated never says its last word.
+        """
+        unnamed = [
+            (held.grant.workload, held.grant.run)
             for held in self.books.allocations.values()
             if now_ms - held.named_ms >= AUDIT_AFTER_MS
         ]
+        idle = [
+            (name, entry.run)
+            for name, entry in self.books.workloads.items()
+            if not self.books.of(name) and not self.backlog.of(name)
+        ]
+        return list(dict.fromkeys(unnamed + idle))
 
     def holder(self, workload: str, run: str, state: HolderState, now_ms: int | None) -> None:
         """Take note of a holder's state.
@@ -423,24 +433,28 @@ class PoolMachine:
             for pending in self.backlog.of(workload):
                 if pending.run == run:
                     self.backlog.remove(pending.key)
-        for held in self.books.of(workload) if now_ms is not None else ():
-            if held.grant.run != run or now_ms is None or now_ms - held.named_ms < AUDIT_AFTER_MS:
-                continue
-            node = self.books.nodes.get(held.grant.node)
-            up = node is not None and node.state == "up" and not node.awaited
-            if state is HolderState.CLOSED:
-                if up:
-                    self._free(held, "audit: holder closed, node does not run it")
-                else:
-                    self.books.doubt(held, now_ms, "audit: holder closed, node away")
-            elif up:
-                self.outbox.tell_gone(held.grant, Outcome.LEASE_LOST, "its node no longer runs it")
-            elif node is None or (
-                node.lost_ms is not None and held.expires_ms(node.lost_ms) <= now_ms
-            ):
-                self.outbox.tell_gone(
-                    held.grant, Outcome.NODE_LOST, "its node is lost, its lease ran out"
-                )
+            entry = self.books.workloads.get(workload)
+            if entry is not None and entry.run == run:
+                entry.done = True
+        if now_ms is not None:
+            for held in self.books.of(workload):
+                if held.grant.run == run and now_ms - held.named_ms >= AUDIT_AFTER_MS:
+                    self._audit(held, state, now_ms)
+        self.books.forget_if_over(workload)
+
+    def _audit(self, held: Allocation, state: HolderState, now_ms: int) -> None:
+        node = self.books.nodes.get(held.grant.node)
+        up = node is not None and node.state == "up" and not node.awaited
+        lost_ms = held.named_ms if node is None else node.lost_ms
+        if state is HolderState.CLOSED and up:
+            self._free(held, "audit: holder closed, node does not run it")
+        elif state is HolderState.CLOSED:
+            self.books.doubt(held, now_ms, "audit: holder closed, node away")
+        elif up:
+            self.outbox.tell_gone(held.grant, Outcome.LEASE_LOST, "its node no longer runs it")
+        elif lost_ms is not None and held.expires_ms(lost_ms) <= now_ms:
+            why = "its node is lost, its lease ran out"
+            self.outbox.tell_gone(held.grant, Outcome.NODE_LOST, why)
 
     # -- views ---------------------------------------------------------------------------------
 
