@@ -20,11 +20,8 @@ RESULTS = Path("results.xml")
 
 def install(wheel: str, folder: Path) -> dict[str, str]:
     """Unpack the wheel into a fresh folder that comes first on the path; the environment for it."""
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--no-index"]
-        + ["--target", str(folder), wheel],
-        check=True,
-    )
+    pip = [sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", str(folder), wheel], check=True)
     environment = os.environ | {"PYTHONPATH": str(folder)}
     # Whatever else is installed here: what is tested has to be the wheel.
     found = subprocess.run(

@@ -81,9 +81,11 @@ class Workspace:
 
     @property
     def cwd(self) -> Path:
-        """Working directory: `workdir` below the submitter's folder, or below the workspace."""
+        """The workspace; with a `workdir`, that folder below the submitter's, or below it."""
+        if self._spec.workdir is None:
+            return self.root
         base = Path(self._spec.base_dir) if self._spec.base_dir else self.root
-        return base / self._spec.workdir if self._spec.workdir else base
+        return base / self._spec.workdir
 
     def prepare(self) -> dict[str, Any]:
         """Make the directories and inputs; returns cwd and environment of the payload.
@@ -95,7 +97,7 @@ class Workspace:
         private(self._private)
         private(self.root)
         cwd = self.cwd
-        if not self._spec.base_dir:
+        if cwd.is_relative_to(self.root):
             cwd.mkdir(parents=True, exist_ok=True)
         try:
             self._inputs()
