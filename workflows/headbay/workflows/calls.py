@@ -31,6 +31,7 @@ __all__ = [
     "HolderBatch",
     "HolderQuery",
     "ReportOrder",
+    "presence_id",
 ]
 
 EXECUTE: Final = "execute"
@@ -48,6 +49,11 @@ NO_RETRY: Final = RetryPolicy(maximum_attempts=1)
 
 ASK_TIMEOUT: Final = timedelta(seconds=3)
 """Bound of the local activities that ask a pool: a longer one delays cancellation."""
+
+
+def presence_id(epoch: int) -> str:
+    """Activity id of the presence of one epoch: from outside, it tells which life went silent."""
+    return f"presence-{epoch}"
 
 
 class ExchangeOrder(Wire):

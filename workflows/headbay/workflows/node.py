@@ -26,6 +26,7 @@ from headbay.workflows.calls import (
     REPORT,
     STOP,
     ReportOrder,
+    presence_id,
 )
 from headbay.workflows.operations import Mailbox, answer, now_ms
 
@@ -64,6 +65,8 @@ class Node:
                 lambda: self._report_due or self._ask_due or self._presence_due() or self._may_end()
             )
             if self._presence_due():
+                if self._presence is not None:
+                    self._presence.cancel()  # A paused one would stay for ever.
                 self._present_epoch = self._state.epoch
                 self._presence = asyncio.create_task(self._keep_presence(self._state.epoch))
             if self._ask_due:
@@ -103,6 +106,7 @@ class Node:
                 schedule_to_start_timeout=timedelta(milliseconds=rules.PRESENCE_TTL_MS),
                 start_to_close_timeout=FOREVER,
                 retry_policy=NO_RETRY,
+                activity_id=presence_id(epoch),
                 summary=f"{self._state.name} is alive",
             )
         except ActivityError as error:

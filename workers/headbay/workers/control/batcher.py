@@ -158,5 +158,5 @@ class Senders:
 
     async def close(self) -> None:
         """Stop all of them."""
-        for sender in (*self._exchanges.values(), *self._reports.values()):
-            await sender.close()
+        await asyncio.gather(*(sender.close() for sender in self._exchanges.values()))
+        await asyncio.gather(*(sender.close() for sender in self._reports.values()))

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import structlog
-from temporalio.client import Client
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -39,12 +41,12 @@ class Watch:
             self._every(PRESENCES_EVERY_S, self.check_presences),
         )
 
-    async def _every(self, seconds: float, look) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    async def _every(self, seconds: float, look: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 await look()
             except RPCError as error:
-                log.warning("watch.failed", look=look.__name__, error=str(error))
+                log.warning("watch.failed", error=str(error))
             await asyncio.sleep(seconds)
 
     async def ensure_pools(self) -> None:
@@ -68,13 +70,23 @@ class Watch:
             try:
                 description = await handle.describe(rpc_timeout=RPC_TIMEOUT)
                 for pending in description.raw_description.pending_activities:
-                    if pending.activity_type.name != PRESENCE or not pending.paused:
-                        continue
-                    silent_ms = time.time() * 1_000 - pending.last_heartbeat_time.ToMilliseconds()
-                    if silent_ms > PRESENCE_TTL_MS:
-                        state = await handle.query("state", rpc_timeout=RPC_TIMEOUT)
-                        await handle.signal("presence_stale", {"epoch": state["epoch"]})
-                        log.warning("presence.stale", node=state["name"], silent_ms=int(silent_ms))
+                    if pending.paused and silence_ms(pending) > PRESENCE_TTL_MS:
+                        await self._tell_stale(handle, pending.activity_id)
             except RPCError as error:
                 if error.status is not RPCStatusCode.NOT_FOUND:
                     raise
+
+    async def _tell_stale(self, handle: WorkflowHandle[Any, Any], activity_id: str) -> None:
+        kind, _, epoch = activity_id.rpartition("-")
+        if kind == PRESENCE and epoch.isdigit():
+            log.warning("presence.stale", node=handle.id, epoch=int(epoch))
+            await handle.signal("presence_stale", {"epoch": int(epoch)}, rpc_timeout=RPC_TIMEOUT)
+
+
+def silence_ms(pending: PendingActivityInfo) -> int:
+    """Time since an activity was last heard of: its heartbeat, else its start, else its order."""
+    for field in ("last_heartbeat_time", "last_started_time", "scheduled_time"):
+        if pending.HasField(field):
+            heard: int = getattr(pending, field).ToMilliseconds()
+            return time.time_ns() // 1_000_000 - heard
+    return 0
