@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -91,12 +91,21 @@ class _Lane:
             ) from error
 
     def _open(self) -> sqlite3.Connection:
-        """Only a writer makes the file: who merely looks must not leave an empty one."""
+        """Only a writer makes the file: who merely looks must not leave an empty one.
+
+        An existing file is never opened but by SQLite: closing any descriptor of it would drop
+        the locks that this process's other connection holds, and then the next reader of another
+        process takes itself for the last one and deletes the write-ahead log that is in use.
+        Source: https://www.sqlite.org/howtocorrupt.html §2.2.
+        """
         try:
             if self._writes:
                 private(self._path.parent)
-            create = os.O_CREAT if self._writes else 0
-            os.close(os.open(self._path, os.O_RDWR | create | os.O_CLOEXEC, 0o600))
+                with suppress(FileExistsError):
+                    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                    os.close(os.open(self._path, flags, 0o600))
+            else:
+                self._path.stat()
         except OSError as error:
             raise LedgerUnavailableError(self._url, str(error)) from error
         connection = sqlite3.connect(
