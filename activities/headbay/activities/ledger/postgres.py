@@ -100,7 +100,6 @@ class PostgresLedger(SqlLedger):
             max_idle=IDLE_S,
             # Give up at once and try anew when asked: its own retries back off into minutes.
             reconnect_timeout=CONNECTION_WITHIN_S / 2,
-            check=_check,
             configure=_configure,
             open=False,
             name="headbay-ledger",
@@ -163,14 +162,35 @@ class PostgresLedger(SqlLedger):
         """A connection that has just answered; faults become the port's errors."""
         try:
             await self._open()
-            async with self._pool.connection() as connection:
+            connection = await self._take()
+            try:
                 with _deadline(connection, ANSWER_WITHIN_S):
                     yield connection
+            finally:
+                await self._pool.putconn(connection)
         except UNMIGRATED as error:
             why = f"has not been migrated ({_line(error)}): start a control worker, or migrate it"
             raise LedgerSchemaError(self._url, why) from error
         except AWAY as error:
             raise LedgerUnavailableError(self._url, self._why(error)) from error
+
+    async def _take(self) -> _Connection:
+        """A connection that has just answered.
+
+        After an outage all that wait in the pool are dead: each is tried and replaced at once. The
+        pool's own check would pause longer and longer between them.
+        """
+        for _ in range(CONNECTIONS):
+            connection = await self._pool.getconn()
+            try:
+                await _check(connection)
+            except BaseException as error:
+                await self._pool.putconn(connection)
+                if not isinstance(error, psycopg.OperationalError):
+                    raise
+            else:
+                return connection
+        return await self._pool.getconn()
 
     def _why(self, error: BaseException) -> str:
         if isinstance(error, PoolTimeout) and self._fault.text:
