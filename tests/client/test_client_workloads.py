@@ -6,8 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support.cluster import until
-from temporalio.service import RPCError, RPCStatusCode
+from support.cluster import Cluster, until
 
 from headbay.activities.places import Places
 from headbay.client import (
@@ -70,47 +69,39 @@ async def test_a_different_document_under_the_same_id_is_a_conflict(headbay):
     assert caught.value.ours != caught.value.theirs
 
 
-async def test_an_id_is_kept_beyond_temporals_memory_by_the_ledger(headbay, cluster):
+@pytest.fixture
+async def forgetful(cluster, tmp_path):
+    """A client whose Temporal remembers nothing, beside the same ledger: as after retention."""
+    other = Cluster(tmp_path / "other", ledger=cluster.env["HEADBAY_LEDGER"])
+    try:
+        await other.start_server()
+        async with await HeadbayClient.connect(environ=other.env) as client:
+            yield client
+    finally:
+        other.stop()
+
+
+async def test_an_id_is_kept_beyond_temporals_memory_by_the_ledger(headbay, forgetful):
     doc = document("kept")
     await finished(headbay, doc, id="kept-1")
 
-    async def in_ledger():
-        return (await headbay.history("kept-1")).source is Source.LEDGER
+    async def told():
+        listed = await forgetful.list(ListFilter(limit=1000))
+        return {"kept-1": "SUCCEEDED"}.items() <= {w.id: w.status for w in listed.workloads}.items()
 
-    await until(in_ledger, 20)
-    await forget(headbay, "kept-1")
-    again = await headbay.submit(doc, id="kept-1")
-    assert again.created is False
+    await until(told, 20)
+    assert (await forgetful.submit(doc, id="kept-1")).created is False
     with pytest.raises(ConflictError):
-        await headbay.submit(document("kept", run="false"), id="kept-1")
-    reading = await again.status()
+        await forgetful.submit(document("kept", run="false"), id="kept-1")
+    reading = await forgetful.status("kept-1")
     assert reading.source is Source.LEDGER
     assert "no longer keeps it" in reading.note
-    assert reading.workload.status == "SUCCEEDED"
-    listed = await headbay.list(ListFilter(limit=1000))
+    assert reading.workload.steps[0].attempts[0].exit_code == 0
+    waited = await forgetful.wait("kept-1", timeout_s=10)
+    assert waited.workload.status == "SUCCEEDED"
+    listed = await forgetful.list(ListFilter(limit=1000))
     assert [w.source for w in listed.workloads if w.id == "kept-1"] == [Source.LEDGER]
-
-
-async def forget(headbay, workload):
-    """Delete a closed workflow, as retention does."""
-    from temporalio.api.common.v1 import WorkflowExecution
-    from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-
-    workflow = workload_workflow_id(workload)
-    await headbay.temporal.workflow_service.delete_workflow_execution(
-        DeleteWorkflowExecutionRequest(
-            namespace="default", workflow_execution=WorkflowExecution(workflow_id=workflow)
-        )
-    )
-
-    async def gone():
-        try:
-            await headbay.temporal.get_workflow_handle(workflow).describe()
-        except RPCError as error:
-            return error.status is RPCStatusCode.NOT_FOUND
-        return False
-
-    await until(gone, 30, f"{workload} deleted")
+    assert (await forgetful.history("kept-1")).events[-1].kind == "WorkloadFinished"
 
 
 async def test_a_foreign_clients_workload_is_recognised_by_its_document(headbay):
@@ -246,7 +237,7 @@ async def test_a_terminated_workflow_reads_as_failed_and_says_why(headbay):
 
     await until(runs, 30)
     waiting = asyncio.create_task(handle.wait(timeout_s=30))
-    await workflow.terminate("by hand")
+    await workflow.terminate(reason="by hand")
     final = await waiting
     assert (final.workload.status, final.workload.reason) == ("FAILED", "TERMINATED")
     assert "by hand" in final.workload.message
