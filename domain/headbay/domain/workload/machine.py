@@ -302,6 +302,7 @@ class Machine:
             state=step.state,
             data={
                 "allocation": grant.allocation,
+                "pool": books.dag.pool,
                 "node": grant.node,
                 "fence": grant.fence,
                 "resources": dict(grant.resources),

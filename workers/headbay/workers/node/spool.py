@@ -1,7 +1,7 @@
 """The spool: one durable folder per attempt, and tombstones of those that are over.
 
-`spec`, `launch`, `begin` and `exit` are immutable; `token`, `lease` and `stop` are replaced
-whole. An entry is removed only after its completion was acknowledged.
+`order` (spec and token), `begin` and `exit` are immutable and durable; `token`, `launch`, `shim`,
+`lease` and `stop` are replaced whole. An entry is removed only after its completion was acknowledged.
 """
 
 import fcntl
@@ -45,7 +45,7 @@ class SpoolTakenError(HeadbayError):
 def unit_name(workload: str, step: str, attempt: int, fence: int) -> str:
     """Name of an attempt outside Temporal: scope, spool folder, environment marker.
 
-    A hash stands in for what a unit's name may not hold; the whole identity is in `spec`.
+    A hash stands in for what a unit's name may not hold; the whole identity is in `order`.
     """
     plain = re.sub(r"[^A-Za-z0-9_.]", "_", workload)[:40]
     digest = hashlib.sha256(f"{workload}/{step}".encode()).hexdigest()[:12]
@@ -85,12 +85,12 @@ class Entry:
     @property
     def spec(self) -> LaunchSpec:
         """What was ordered."""
-        return LaunchSpec.model_validate(read_record(self.folder / "spec.json"))
+        return LaunchSpec.model_validate(read_record(self.folder / "order.json")["spec"])
 
     @property
     def token(self) -> Token:
-        """Where its heartbeats go now."""
-        row = read_record(self.folder / "token")
+        """Where its heartbeats go now: the order's token, or the one that replaced it."""
+        row = self.read("token") or read_record(self.folder / "order.json")["token"]
         return Token(bytes.fromhex(row["token"]), row["run"])
 
     def set_token(self, token: Token) -> None:
@@ -108,11 +108,11 @@ class Entry:
             reason = "lease_lost"
         elif now is not None:
             return
-        replace(self.folder / "stop", {"fence": fence, "reason": reason}, durable=True)
+        replace(self.folder / "stop", {"fence": fence, "reason": reason}, durable=False)
 
     def replace(self, name: str, record: Any) -> None:
-        """Replace a record whole, durably."""
-        replace(self.folder / name, record, durable=True)
+        """Replace a record whole. Not synced: it tells of processes, which a power loss ends."""
+        replace(self.folder / name, record, durable=False)
 
     def write(self, name: str, record: Any) -> None:
         """Write an immutable record."""
@@ -151,7 +151,7 @@ class Spool:
 
     @property
     def tombstones(self) -> Path:
-        """Empty files named after attempts that are over."""
+        """Empty folders named after attempts that are over."""
         return self.places.root / "tombstones"
 
     @property
@@ -171,14 +171,16 @@ class Spool:
         return Entry(folder) if folder.is_dir() else None
 
     def create(self, spec: LaunchSpec, token: Token) -> Entry:
-        """A new entry with spec and token, durable on return."""
+        """A new entry with spec and token, durable on return.
+
+        Three syncs: the order, its folder, and the folder's name in the spool.
+        """
         unit = unit_name(spec.workload, spec.step, spec.attempt, spec.fence)
         folder = self.places.spool / f"new.{unit}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
-        made = Entry(folder)
-        made.write("spec.json", spec.model_dump(mode="json"))
-        made.set_token(token)
+        order = {"spec": spec.model_dump(mode="json"), "token": token.to_json()}
+        Entry(folder).write("order.json", order)
         folder.rename(self.places.spool / unit)
         sync_folder(self.places.spool)
         return Entry(self.places.spool / unit)
@@ -187,7 +189,7 @@ class Spool:
         """Write what the shim reads; returns the nonce that lets it go."""
         nonce = secrets.token_bytes(32).hex()
         record = {"unit": entry.unit, "nonce": nonce, "log_cap_bytes": LOG_CAP_BYTES, **launch}
-        replace(entry.folder / "launch.json", record, durable=True)
+        replace(entry.folder / "launch.json", record, durable=False)
         return nonce
 
     def buried(self, unit: str) -> bool:
@@ -195,14 +197,18 @@ class Spool:
         return (self.tombstones / unit).exists()
 
     def bury(self, entry: Entry, log_to: Path) -> None:
-        """Remove an entry whose end was acknowledged; keep its log, and a tombstone."""
-        (self.tombstones / entry.unit).touch(mode=0o600)
-        sync_folder(self.tombstones)
+        """Remove an entry whose end was acknowledged; keep its log, and a tombstone.
+
+        The folder itself becomes the tombstone by one rename: after a power loss the attempt is
+        either still in the spool, where its end is told once more, or buried; never neither.
+        """
         if entry.log.exists():
             private(log_to.parent)
             entry.log.replace(log_to)
-        shutil.rmtree(entry.folder)
-        sync_folder(self.places.spool)
+        grave = self.tombstones / entry.unit
+        entry.folder.rename(grave)
+        for record in grave.iterdir():
+            record.unlink()
 
     def quarantine(self, entry: Entry) -> Path:
         """Put an unreadable entry aside."""
@@ -216,7 +222,7 @@ class Spool:
         horizon = time.time() - TOMBSTONE_S
         for stone in self.tombstones.iterdir():
             if stone.stat().st_mtime < horizon:
-                stone.unlink()
+                shutil.rmtree(stone)
 
     def seen_fence(self, workload: str, step: str) -> int:
         """Highest fence of a live entry of this step; 0 if there is none."""
