@@ -258,3 +258,38 @@ async def test_impossible_resources_are_refused_at_once_with_numbers(cluster):
     assert kind == "WORKLOAD_FAILED"
     assert result["steps"][0]["reason"] == "EXCEEDS_EVERY_NODE"
     assert "cpu 64 > 4" in json.dumps(result)
+
+
+async def test_a_workflow_id_that_names_no_workload_is_refused(cluster):
+    document = {"apiVersion": "headbay/v1", "name": "x", "steps": [{"name": "s", "run": "true"}]}
+    for workflow_id in ("headbay/w/..", "headbay/w/a b", "elsewhere/x"):
+        handle = await cluster.client.start_workflow(
+            "Workload", document, id=workflow_id, task_queue="headbay"
+        )
+        with pytest.raises(WorkflowFailureError) as caught:
+            await handle.result()
+        assert caught.value.cause.type == "BAD_WORKLOAD_ID"
+
+
+async def test_a_workload_drains_and_continues_as_new_without_losing_or_repeating(
+    cluster, tmp_path
+):
+    log = tmp_path / "log"
+    numbers = [str(n) for n in range(40)]
+    document = {
+        "maxParallel": 4,
+        "steps": [
+            shell("m", f"echo $N >> {log}; echo $N > $HEADBAY_OUTPUT", matrix={"N": numbers}),
+            shell("join", "cp $HEADBAY_INPUTS $HEADBAY_OUTPUT", dependsOn="m"),
+        ],
+    }
+    handle = await cluster.submit("continues", document, {"continue_after_events": 50})
+    result = await handle.result()
+    assert result["status"] == "SUCCEEDED"
+    assert sorted(log.read_text().split(), key=int) == numbers, "each ran exactly once"
+    join = next(s for s in result["steps"] if s["name"] == "join")
+    assert sorted(join["output"]["value"].values()) == list(range(40))
+    query = f"WorkflowId = '{workload_workflow_id('continues')}'"
+    runs = [execution async for execution in cluster.client.list_workflows(query)]
+    assert len(runs) >= 3
+    await settled(cluster)

@@ -33,7 +33,9 @@ QueueName = NewType("QueueName", str)
 AllocationId = NewType("AllocationId", str)
 Fence = NewType("Fence", int)
 
-WORKLOAD_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+WORKLOAD_ID: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+"""Ids name folders too: the two that every folder has are none."""
+
 STEP_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?")
 
 CONTROL_QUEUE: Final = "headbay"

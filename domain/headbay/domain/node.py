@@ -29,6 +29,7 @@ class NodeState(Wire):
     Attributes:
         state: new (never registered), up, lost.
         drain_until_ms: When steps that still run are ended; None: never.
+        continue_after_events: History length after which it continues as new, once it is lost.
     """
 
     name: str
@@ -42,6 +43,7 @@ class NodeState(Wire):
     reason: str = ""
     registered_ms: int = 0
     lost_ms: int | None = None
+    continue_after_events: int = 2_000
 
     def report(self, inventory: Inventory | None = None) -> NodeReport | None:
         """What the pool is told; None before the first registration."""
@@ -84,7 +86,7 @@ class NodeStatus(Wire):
     def of(cls, state: NodeState) -> "NodeStatus":
         """The status that a state shows."""
         facts = state.facts.model_dump(exclude={"name"}) if state.facts else {}
-        own = state.model_dump(exclude={"facts", "drain_until_ms"})
+        own = state.model_dump(exclude={"facts", "drain_until_ms", "continue_after_events"})
         return cls.model_validate(facts | own)
 
 

@@ -43,10 +43,12 @@ class WorkloadContext(Wire):
         base_dir: Absolute folder of the submitter that relative ``workdir`` refers to.
         pin_node: Only this node may run it (needed with base_dir).
         submitted_by: Subject, for the journal.
+        continue_after_events: History length after which it drains and continues as new.
         previous: Base64 of a predecessor run's packed state (continue-as-new only).
     """
 
     base_dir: str | None = None
     pin_node: str | None = None
     submitted_by: str = ""
+    continue_after_events: int = 20_000
     previous: str | None = None

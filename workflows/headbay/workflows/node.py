@@ -32,7 +32,6 @@ from headbay.workflows.operations import Mailbox, answer, now_ms
 
 __all__ = ["Node"]
 
-CONTINUE_AFTER_EVENTS = 2_000
 FOREVER = timedelta(days=3650)
 HEARD_WITHIN = timedelta(seconds=5)
 REPORT_AGAIN = timedelta(seconds=1)
@@ -90,7 +89,8 @@ class Node:
         if self._state.state == "retired":
             return True
         between = self._state.state == "lost" and self._presence is None
-        return between and workflow.info().get_current_history_length() >= CONTINUE_AFTER_EVENTS
+        events = workflow.info().get_current_history_length()
+        return between and events >= self._state.continue_after_events
 
     def _on_reset(self, _seed: int) -> None:
         """The presence of before the reset is dead: the node is asked for a new registration."""

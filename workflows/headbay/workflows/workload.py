@@ -25,7 +25,7 @@ from temporalio.exceptions import (
 from headbay.domain.attempt import AttemptResult, LaunchSpec
 from headbay.domain.document import DocumentRefusedError, compile_document, digest, validate
 from headbay.domain.exchange import Exchange, ExchangeAnswer, Grant, Refusal, StepRequest
-from headbay.domain.ids import node_queue
+from headbay.domain.ids import WORKLOAD_ID, node_queue, workload_workflow_id
 from headbay.domain.journal import JournalEvent
 from headbay.domain.lifecycle import WorkloadState
 from headbay.domain.operation import CancelOrder, ResolveOrder, WorkloadContext
@@ -45,7 +45,6 @@ from headbay.workflows.operations import Mailbox, now_ms
 
 __all__ = ["Workload"]
 
-CONTINUE_AFTER_EVENTS = 20_000
 FAIL_AFTER_BYTES = 40 * 1024 * 1024
 """Below Temporal's 50 MiB, at which the server terminates a workflow without a word."""
 
@@ -91,6 +90,7 @@ class Workload:
         self._told_pool = False
         self._closed = False
         self._draining = False
+        self._continue_after = WorkloadContext().continue_after_events
         self._cancelled_natively = False
         self._submission: dict[str, Any] = {}
         self._described_ms = 0
@@ -128,8 +128,18 @@ class Workload:
     # -- beginning and end ---------------------------------------------------------------------
 
     def _begin(self, document: Any, raw_context: Any) -> None:
+        if workload_workflow_id(_workload_id()) != workflow.info().workflow_id or (
+            WORKLOAD_ID.fullmatch(_workload_id()) is None
+        ):
+            raise ApplicationError(
+                f"workflow id {workflow.info().workflow_id!r} names no workload: use "
+                f"{workload_workflow_id('ID')} with 1 to 100 of the characters A-Za-z0-9._-",
+                type="BAD_WORKLOAD_ID",
+                non_retryable=True,
+            )
         try:
             context = WorkloadContext.model_validate(raw_context or {})
+            self._continue_after = context.continue_after_events
             if context.previous is not None:
                 self._machine = Machine.load(base64.b64decode(context.previous))
                 self._inbox.append(events.Continued())
@@ -246,7 +256,7 @@ class Workload:
                 type="HISTORY_TOO_LARGE",
                 non_retryable=True,
             )
-        if info.get_current_history_length() > CONTINUE_AFTER_EVENTS and not self._draining:
+        if info.get_current_history_length() > self._continue_after and not self._draining:
             self._draining = True
             self._inbox.append(events.DrainStarted())
 

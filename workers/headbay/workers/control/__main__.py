@@ -119,7 +119,8 @@ async def serve(options: argparse.Namespace) -> None:
     journaler, senders = Journaler(ledger), Senders(client, settings)
     activities = ControlActivities(client, senders, journaler, ledger)
     workloads, pools = workers(client, activities)
-    background = [
+    background: list[asyncio.Task[None]] = [
+        journaler.task,
         asyncio.create_task(Watch(client, options.pool or ["default"], settings).run()),
         asyncio.create_task(Refiller(client, ledger, journaler).run()),
     ]
@@ -131,11 +132,11 @@ async def serve(options: argparse.Namespace) -> None:
             if task.done():
                 task.result()
         log.info("control.stopping")
+    await senders.close()
+    await journaler.close()
     for task in background:
         task.cancel()
     await asyncio.gather(*background, return_exceptions=True)
-    await senders.close()
-    await journaler.close()
     await ledger.close()
 
 

@@ -29,6 +29,8 @@ class Journaler:
 
     Attributes:
         recovered: Set whenever the ledger answers again after an outage.
+        task: Ends only by a fault that waiting does not heal, such as a newer schema: the control
+            worker must end with it.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -38,7 +40,7 @@ class Journaler:
         self._arrived = asyncio.Event()
         self._away = False
         self.recovered = asyncio.Event()
-        self._task = asyncio.create_task(self._run(), name="journaler")
+        self.task = asyncio.create_task(self._run(), name="journaler")
 
     async def write(self, events: list[JournalEvent]) -> bool:
         """Whether the ledger has the events for sure; False if it is away or slow."""
@@ -59,8 +61,8 @@ class Journaler:
     async def close(self) -> None:
         """Write what waits, if the ledger is there, and stop."""
         await asyncio.gather(*(future for _, future in self._waiting))
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
         if self._kept:
             log.warning("ledger.events_left_to_refiller", events=len(self._kept))
 

@@ -1,0 +1,43 @@
+"""Workflows replay what earlier releases recorded, or their change was not versioned."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowHistory
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
+
+from headbay.workers.control.__main__ import sandbox
+from headbay.workflows.node import Node
+from headbay.workflows.pool import Pool
+from headbay.workflows.workload import Workload
+
+HISTORIES = Path(__file__).parent / "histories"
+RECORDED = sorted(HISTORIES.rglob("*.json.gz"))
+
+
+def workflow_id(path: Path) -> str:
+    return "headbay/" + path.name.split(".")[0].replace("-", "/", 1)
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda p: f"{p.parent.name}-{p.name[:-8]}")
+async def test_a_recorded_history_replays(path):
+    history = WorkflowHistory.from_json(
+        workflow_id(path), gzip.decompress(path.read_bytes()).decode()
+    )
+    replayer = Replayer(
+        workflows=[Workload, Pool, Node],
+        data_converter=pydantic_data_converter,
+        workflow_runner=sandbox(),
+    )
+    await replayer.replay_workflow(history)
+
+
+def test_every_workflow_has_recordings_with_continue_as_new():
+    kinds = {path.name.split("-")[0] for path in RECORDED}
+    assert kinds == {"w", "pool", "node"}
+    continued = [
+        path for path in RECORDED if b"CONTINUED_AS_NEW" in gzip.decompress(path.read_bytes())
+    ]
+    assert {path.name.split("-")[0] for path in continued} == {"w", "pool", "node"}
