@@ -15,6 +15,7 @@ from headbay.workers.dev.files import ClusterFiles
 from headbay.workers.dev.layout import NodeShape
 from headbay.workers.dev.process import is_running
 from headbay.workers.dev.record import ChildRecord, ClusterRecord
+from headbay.workers.dev.steps import running_steps
 from headbay.workers.dev.supervisor import Options, Supervisor
 from headbay.workers.logs import configure
 
@@ -134,13 +135,9 @@ def stop(files: ClusterFiles, arguments: argparse.Namespace) -> int:
 
 def reset(files: ClusterFiles, arguments: argparse.Namespace) -> int:
     """Stop and delete."""
-    record = commands.running(files)
-    if record is not None and not arguments.kill:
-        left = commands.live(record)
-        if left.count or not left.known:
-            what = f"{left.count} steps run" if left.known else "what runs is not known"
-            commands.tell(f"headbay dev: {what}; nothing was deleted (end them with --kill)")
-            return 1
+    if not arguments.kill and (what := _still_running(files)):
+        commands.tell(f"headbay dev: {what}; nothing was deleted (end them with --kill)")
+        return 1
     if not arguments.yes and not _agreed(files):
         commands.tell("headbay dev: nothing was deleted")
         return 1
@@ -149,9 +146,27 @@ def reset(files: ClusterFiles, arguments: argparse.Namespace) -> int:
         if not locked:
             commands.tell("headbay dev: somebody started it again; nothing was deleted")
             return 1
+        if arguments.kill:
+            commands.end_what_runs(files)
+        elif what := _still_running(files):
+            commands.tell(f"headbay dev: {what}; stopped, but nothing was deleted")
+            return 1
         for path in files.delete():
             commands.tell(f"deleted {path}")
     return 0
+
+
+def _still_running(files: ClusterFiles) -> str:
+    """What would be orphaned by deleting the state; "" if nothing."""
+    record = commands.running(files)
+    if record is not None:
+        left = commands.live(record)
+        if not left.known:
+            return "the pool does not say what runs"
+        if left.count:
+            return f"{left.count} steps run"
+    shims = running_steps(files.places)
+    return f"{len(shims)} steps run under their lease" if shims else ""
 
 
 def _agreed(files: ClusterFiles) -> bool:

@@ -6,10 +6,12 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
 
+from headbay.domain.errors import HeadbayError
 from headbay.domain.ids import node_workflow_id
 from headbay.workers.connection import ServerUnreachableError, connect
 from headbay.workers.dev import readiness
@@ -17,9 +19,20 @@ from headbay.workers.dev.files import ClusterFiles
 from headbay.workers.dev.process import end
 from headbay.workers.dev.readiness import STOPPED_BY, Live
 from headbay.workers.dev.record import ClusterRecord, read
+from headbay.workers.dev.steps import end_steps
 from headbay.workers.dev.supervisor import StartFailedError
 
-__all__ = ["LOCKED_OUT", "live", "running", "start", "stop", "tell", "until_text"]
+__all__ = [
+    "LOCKED_OUT",
+    "StepsSurvivedError",
+    "end_what_runs",
+    "live",
+    "running",
+    "start",
+    "stop",
+    "tell",
+    "until_text",
+]
 
 START_WAIT_S = 120.0
 STOP_WAIT_S = 60.0
@@ -29,6 +42,12 @@ POLL_S = 0.05
 
 LOCKED_OUT = 4
 """Exit code of a supervisor that found another one holding the lock."""
+
+
+class StepsSurvivedError(HeadbayError):
+    """Steps could not be ended."""
+
+    code: ClassVar[str] = "STEPS_SURVIVED"
 
 
 def tell(line: str) -> None:
@@ -112,7 +131,23 @@ def stop(files: ClusterFiles, *, kill: bool) -> Live | None:
     if killed:
         tell(f"headbay dev: the supervisor did not stop within {STOP_WAIT_S:.0f} s: killed")
         _end_orphans(files)
+    if kill:
+        end_what_runs(files)
     return left
+
+
+def end_what_runs(files: ClusterFiles) -> None:
+    """End the steps that a stopped cluster left to their lease.
+
+    Raises:
+        StepsSurvivedError: Some still run.
+    """
+    left = end_steps(files.places, wait_s=KILL_WAIT_S)
+    if left:
+        raise StepsSurvivedError(
+            f"still running after {KILL_WAIT_S:.0f} s: {', '.join(entry.unit for entry in left)}; "
+            "look at their processes (HEADBAY_ATTEMPT in their environment) and try again"
+        )
 
 
 def _end_orphans(files: ClusterFiles) -> None:
