@@ -51,6 +51,7 @@ class Node:
         self._report_due = state is not None
         self._reporting = False
         self._ask_due = False
+        self._asking: asyncio.Task[None] | None = None
         self._inventory: Inventory | None = None
         self._drain_until: int | None = None
         workflow.register_random_seed_callback(self._on_reset)
@@ -61,17 +62,21 @@ class Node:
         drainer = asyncio.create_task(self._drain_loop())
         while True:
             await workflow.wait_condition(
-                lambda: self._report_due or self._ask_due or self._presence_due() or self._may_end()
+                lambda: (
+                    self._report_due
+                    or (self._ask_due and self._asking is None)
+                    or self._presence_due()
+                    or self._may_end()
+                )
             )
             if self._presence_due():
                 if self._presence is not None:
                     self._presence.cancel()  # A paused one would stay for ever.
                 self._present_epoch = self._state.epoch
                 self._presence = asyncio.create_task(self._keep_presence(self._state.epoch))
-            if self._ask_due:
+            if self._ask_due and self._asking is None:
                 self._ask_due = False
-                await self._ask_inventory()
-                self._report_due = True
+                self._asking = asyncio.create_task(self._ask_and_report())
             if self._report_due:
                 await self._report()
             if self._may_end():
@@ -84,7 +89,8 @@ class Node:
         return self._state.state == "up" and self._present_epoch != self._state.epoch
 
     def _may_end(self) -> bool:
-        if self._report_due or self._ask_due or not workflow.all_handlers_finished():
+        asking = self._ask_due or self._asking is not None
+        if self._report_due or asking or not workflow.all_handlers_finished():
             return False
         if self._state.state == "retired":
             return True
@@ -119,6 +125,12 @@ class Node:
         if self._state.epoch == epoch and self._state.state == "up":
             self._state = rules.lose(self._state, now_ms())
             self._report_due = True
+
+    async def _ask_and_report(self) -> None:
+        """Beside the loop: a dead node's silence must not hold up the news of its loss."""
+        await self._ask_inventory()
+        self._report_due = True
+        self._asking = None
 
     async def _ask_inventory(self) -> None:
         try:
