@@ -32,12 +32,15 @@ types: setup ## mypy, strict
 imports: setup ## do imports go left only?
 	@$(BIN)/lint-imports --no-logo
 
-contracts: setup ## do the generated JSON Schema and TypeScript match the code?
+contracts: setup ## do the generated schemas, types and CLI page match the code?
 	@$(BIN)/python -m contracts --check
+	@$(BIN)/python scripts/cli_docs.py --check
 
-fix: setup ## format, and fix what ruff can
+fix: setup ## format, fix what ruff can, generate what is generated
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+	@$(BIN)/python -m contracts
+	@$(BIN)/python scripts/cli_docs.py
 
 bench: setup ## throughput against raw Temporal, with nothing but the engine
 	@$(BIN)/python -m benchmarks engine --json
