@@ -29,9 +29,9 @@ to standard error. `last` stands for the workload that was submitted last from t
 TAIL = """\
 ## headbay dev
 
-A whole cluster on this machine: Temporal with its UI, a control worker, nodes, a ledger. State is \
-kept under `$HEADBAY_STATE` (default: `~/.local/state/headbay`). `headbay dev COMMAND --help` lists \
-the options.
+A whole cluster on this machine: Temporal with its UI, a control worker, nodes, a ledger. State \
+is kept under `$HEADBAY_STATE` (default: `~/.local/state/headbay`). `headbay dev COMMAND --help` \
+lists the options.
 
 | Command | Does |
 |---|---|
@@ -39,8 +39,8 @@ the options.
 | `headbay dev start` | start in the background, and wait until it is ready; `--nodes`, `--cpu`, \
 `--memory`, `--executor`, `--ledger` shape it |
 | `headbay dev status` | what runs; exit code 0 ready, 1 degraded, 3 not running; `-o json` |
-| `headbay dev stop` | stop cleanly; state is kept, running steps go on under their lease; `--kill` \
-ends them first |
+| `headbay dev stop` | stop cleanly; state is kept, running steps go on under their lease; \
+`--kill` ends them first |
 | `headbay dev restart` | stop and start; running steps do not notice |
 | `headbay dev reset` | stop, and delete all state but secrets; refuses while steps run unless \
 `--kill` |
