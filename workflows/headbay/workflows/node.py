@@ -125,6 +125,10 @@ class Node:
         if self._state.epoch == epoch and self._state.state == "up":
             self._state = rules.lose(self._state, now_ms())
             self._report_due = True
+            self._ask_due = False
+            if self._asking is not None:
+                self._asking.cancel()
+                self._asking = None
 
     async def _ask_and_report(self) -> None:
         """Beside the loop: a dead node's silence must not hold up the news of its loss."""
