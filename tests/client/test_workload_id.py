@@ -37,13 +37,13 @@ def test_an_id_begins_with_its_name_and_stays_short():
     assert len(made) == len("build-and-test-") + 14
 
 
-@pytest.mark.parametrize("bad", ["", "a b", "x" * 101, "a/b", "ä", "a\n"])
+@pytest.mark.parametrize("bad", ["", "a b", "x" * 101, "a/b", "ä", "a\n", ".", ".."])
 def test_an_id_that_cannot_be_one_is_refused_with_the_rule(bad):
     with pytest.raises(BadWorkloadIdError, match="1 to 100 letters") as caught:
         check_id(bad)
     assert caught.value.code == "BAD_WORKLOAD_ID"
 
 
-@pytest.mark.parametrize("good", ["a", "A.b_c-1", "x" * 100, ".", "-"])
+@pytest.mark.parametrize("good", ["a", "A.b_c-1", "x" * 100, "...", "-"])
 def test_an_id_of_the_allowed_characters_is_taken_as_it_is(good):
     assert check_id(good) == good

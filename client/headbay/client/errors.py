@@ -106,7 +106,7 @@ class BadWorkloadIdError(HeadbayError):
     def __init__(self, workload: str) -> None:
         super().__init__(
             f"{workload[:120]!r} cannot be a workload id: use 1 to 100 letters, digits, dots, "
-            "underscores and hyphens"
+            "underscores and hyphens, but not . or .. alone"
         )
         self.workload = workload
 

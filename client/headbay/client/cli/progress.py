@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headbay.client.cli.console import clean, colour, say, state_colour, wants_colour
 from headbay.client.cli.tables import duration
-from headbay.client.cli.views import bracket, ended_with, took
+from headbay.client.cli.views import ended_with, step_state, took
 
 if TYPE_CHECKING:
     from headbay.client.models import Reading
@@ -68,8 +68,8 @@ class Lines:
                 continue
             self._seen[step.name] = now
             at = time.strftime("%H:%M:%S", time.localtime(reading.read_ms // 1_000))
-            shown = colour(bracket(state, _reason(step)), state_colour(state), on=on)
-            words = clean(_words(step, reading.read_ms))
+            shown = colour(step_state(step), state_colour(state), on=on)
+            words = clean(_words(step, reading.read_ms, ticking=False))
             line = f"{at} {step.name.ljust(self._width)} {shown} {words}".rstrip()
             print(line, file=sys.stderr, flush=True)
 
@@ -125,8 +125,8 @@ class LivePaper:
             style = state_colour(state) if wants_colour(sys.stderr) else ""
             table.add_row(
                 Text(step.name),
-                Text(bracket(state, _reason(step)), style=style),
-                Text(clean(_words(step, now_ms)), overflow="ellipsis", no_wrap=True),
+                Text(step_state(step), style=style),
+                Text(clean(_words(step, now_ms, ticking=True)), overflow="ellipsis", no_wrap=True),
             )
         if hidden:
             counted = ", ".join(f"{number} {state}" for state, number in hidden.items())
@@ -147,28 +147,22 @@ def fit(steps: "list[StepStatus]", room: int) -> "tuple[list[StepStatus], dict[s
     return [steps[i] for i in kept], dict(left)
 
 
-def _reason(step: "StepStatus") -> str:
-    """The reason, where the words do not say it anyway."""
-    last = step.attempts[-1] if step.attempts else None
-    outcome = last.outcome.value if last is not None and last.outcome is not None else ""
-    return "" if step.reason == outcome else step.reason
-
-
-def _words(step: "StepStatus", now_ms: int) -> str:
-    """Where and how long, or why not."""
+def _words(step: "StepStatus", now_ms: int, *, ticking: bool) -> str:
+    """Where and how long, or why not; ``ticking``: also how long so far."""
     last = step.attempts[-1] if step.attempts else None
     if last is None:
         return step.message
+    from headbay.domain.status import is_finished
+
     ran = took(last, now_ms)
     parts = []
     if step.state.value in ("RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "UNRESOLVED"):
         parts.append(f"on {last.node}" if last.node else "")
-        parts.append(duration(ran))
+        parts.append(duration(ran) if ticking or is_finished(step) else "")
     if step.attempts_made > 1:
         parts.append(f"attempt {step.attempts_made}")
-    if step.state.value == "QUEUED" and last.queued_ms is not None:
+    if ticking and step.state.value == "QUEUED" and last.queued_ms is not None:
         parts.append(f"for {duration(now_ms - last.queued_ms)}")
     if last.outcome is not None and last.outcome.value != "SUCCEEDED":
-        parts.append(ended_with(last))
-        parts.append(last.message)
+        parts.append(last.message or ended_with(last))
     return ", ".join(part for part in parts if part)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headbay.client.cli.console import say
@@ -70,14 +71,17 @@ def ensure_cluster() -> None:
     """Start the embedded cluster where no server is configured and none runs; wait until it is up.
 
     Raises:
+        ClusterNotInstalledError: Its packages are missing.
         ClusterNotStartedError: It did not start; its own words were shown.
     """
-    from headbay.client.cli.problems import ClusterNotStartedError
+    from headbay.client.cli.problems import ClusterNotInstalledError, ClusterNotStartedError
     from headbay.client.connection import find_target
 
     target = find_target(os.environ, places())
     if target is not None and (target.dev is None or target.dev.phase == "ready"):
         return
+    if find_spec("structlog") is None:
+        raise ClusterNotInstalledError
     if target is None:
         say(
             "no Temporal server is configured: starting the embedded cluster on this machine "

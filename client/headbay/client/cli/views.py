@@ -30,6 +30,7 @@ __all__ = [
     "show_queues",
     "show_reading",
     "show_workloads",
+    "step_state",
     "took",
     "unenforced",
 ]
@@ -38,6 +39,13 @@ __all__ = [
 def bracket(state: str, reason: str) -> str:
     """``FAILED (TIMED_OUT)``."""
     return f"{state} ({reason})" if reason else state
+
+
+def step_state(step: "StepStatus") -> str:
+    """A step's state, with the reason where its last attempt's outcome does not say it anyway."""
+    last = step.attempts[-1] if step.attempts else None
+    outcome = last.outcome.value if last is not None and last.outcome is not None else ""
+    return bracket(step.state.value, "" if step.reason == outcome else step.reason)
 
 
 def ended_with(attempt: "AttemptStatus") -> str:
@@ -54,10 +62,15 @@ def ended_with(attempt: "AttemptStatus") -> str:
 
 
 def took(attempt: "AttemptStatus", now_ms: int) -> int | None:
-    """Milliseconds that an attempt has run so far, None before it began."""
-    if attempt.started_ms is None:
+    """Milliseconds that an attempt has run so far, None before it began.
+
+    Nodes tell of the start together with the end; until then it counts from the grant.
+    """
+    if attempt.started_ms is not None:
+        return (attempt.ended_ms or now_ms) - attempt.started_ms
+    if attempt.granted_ms is None or attempt.state.value == "ENDED":
         return None
-    return (attempt.ended_ms or now_ms) - attempt.started_ms
+    return now_ms - attempt.granted_ms
 
 
 def unenforced(status: "WorkloadStatus") -> list[str]:
@@ -118,7 +131,7 @@ _STEP_HEAD = ("STEP", "STATE", "ATTEMPT", "NODE", "ENDED WITH", "WAITED", "RAN",
 
 def _step_rows(steps: "list[StepStatus]", now_ms: int) -> Iterable[list[str]]:
     for step in steps:
-        state = bracket(step.state.value, step.reason)
+        state = step_state(step)
         if not step.attempts:
             yield [step.name, state, "", "", "", "", "", "", "", step.message]
         for attempt in step.attempts:

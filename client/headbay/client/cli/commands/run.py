@@ -17,7 +17,8 @@ Env = Annotated[
         name=["--env", "-e"],
         negative=(),
         show_default=False,
-        help="KEY=VALUE for the command; repeatable.",
+        help="KEY=VALUE for the command; repeatable. Kept in the workload's history: secrets "
+        "belong into a file, as {secret: NAME}.",
     ),
 ]
 Name = Annotated[str | None, Parameter(help="Name of the workload. [default: the program's]")]
