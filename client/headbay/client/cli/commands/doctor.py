@@ -12,7 +12,7 @@ def doctor(*, output: OutputOption = "table") -> int:
     search attributes, control workers, pool and nodes, and the ledger. Changes
     nothing. Exit code 1 if a check fails.
 
-    Examples:
+    For example:
         headbay doctor
         headbay doctor -o json | jq '.checks[] | select(.state == "failed")'
     """

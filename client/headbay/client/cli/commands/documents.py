@@ -12,7 +12,7 @@ def validate(*files: Path, output: OutputOption = "table") -> int:
 
     Every problem is printed as `file:line: path: message; fix`. Exit code 2 if there is any.
 
-    Examples:
+    For example:
         headbay validate ci.yaml examples/*.yaml
         generate-workload | headbay validate -
 
@@ -27,7 +27,7 @@ def validate(*files: Path, output: OutputOption = "table") -> int:
 def init(file: Path = Path("headbay.yaml"), /) -> int:
     """Write a small commented workload to start from; never overwrites.
 
-    Examples:
+    For example:
         headbay init
         headbay init nightly.yaml && headbay run nightly.yaml
 

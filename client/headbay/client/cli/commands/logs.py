@@ -13,7 +13,13 @@ def logs(
     /,
     *,
     follow: Annotated[
-        bool, Parameter(name=["--follow", "-f"], negative=(), help="Go on until it has ended.")
+        bool,
+        Parameter(
+            name=["--follow", "-f"],
+            negative=(),
+            show_default=False,
+            help="Go on until it has ended.",
+        ),
     ] = False,
     attempt: Annotated[
         int | None, Parameter(help="Which attempt. [default: each step's last]")
@@ -28,7 +34,7 @@ def logs(
     With several steps each line names its step. Logs stay on the node that ran the
     step; those of another machine are named, not fetched.
 
-    Examples:
+    For example:
         headbay logs last
         headbay logs -f last test-3
         headbay logs last build --attempt 1

@@ -14,7 +14,7 @@ Reason = Annotated[str, Parameter(show_default=False, help="Shown beside the nod
 def list_(*, output: OutputOption = "table") -> int:
     """List nodes: their state, what they have and what is used of it.
 
-    Examples:
+    For example:
         headbay node list
         headbay node list -o json | jq '.nodes[] | select(.state == "lost").name'
     """
@@ -28,6 +28,9 @@ def list_(*, output: OutputOption = "table") -> int:
 def cordon(node: str, /, *, reason: Reason = "", output: OutputOption = "table") -> int:
     """Give a node no new work; what runs there goes on.
 
+    For example:
+        headbay node cordon node-3 --reason "disk swap"
+
     Args:
         node: Its name, as `headbay node list` shows it.
     """
@@ -38,6 +41,9 @@ def cordon(node: str, /, *, reason: Reason = "", output: OutputOption = "table")
 
 def uncordon(node: str, /, *, reason: Reason = "", output: OutputOption = "table") -> int:
     """Give a node work again; ends a drain.
+
+    For example:
+        headbay node uncordon node-3
 
     Args:
         node: Its name, as `headbay node list` shows it.
@@ -63,7 +69,7 @@ def drain(
     It gets no new work; what still runs at the deadline is ended and repeated
     elsewhere, as its `repeat` allows.
 
-    Examples:
+    For example:
         headbay node drain node-3 --deadline 10m --reason "new kernel"
 
     Args:
@@ -81,7 +87,7 @@ def drain(
 def queues(*, output: OutputOption = "table") -> int:
     """List queues: how many wait and run, and who is next.
 
-    Examples:
+    For example:
         headbay queue list
     """
     from headbay.client.cli.session import with_client

@@ -21,7 +21,7 @@ def cancel(
     What runs is ended within its grace, what waits is not started. Cancelling twice,
     or something that has ended, changes nothing.
 
-    Examples:
+    For example:
         headbay cancel last
         headbay cancel ci-0a1b2c3d4e5f6g --reason "wrong branch"
 
@@ -51,7 +51,7 @@ def resolve(
     Look first at what it did; then say whether it counts as success or failure, or
     may run again.
 
-    Examples:
+    For example:
         headbay resolve last publish --as success --reason "it is on PyPI"
 
     Args:

@@ -14,7 +14,7 @@ Arguments = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
 def dev(*arguments: Arguments) -> None:
     """Run a whole cluster on this machine.
 
-    Examples:
+    For example:
         headbay dev                 in the foreground, until Ctrl-C
         headbay dev start           in the background
         headbay dev --help          all commands and options

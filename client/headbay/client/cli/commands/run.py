@@ -69,7 +69,7 @@ def run(
     (`headbay init` writes one). Ctrl-C cancels the workload; a second one leaves
     it alone and detaches.
 
-    Examples:
+    For example:
         headbay run -- make test
         headbay run --cpu 4 --memory 8Gi -e CI=1 -- pytest -n 4
         headbay run ci.yaml
@@ -105,7 +105,7 @@ def submit(
 
     Takes what `headbay run` takes.
 
-    Examples:
+    For example:
         headbay submit nightly.yaml
         id=$(headbay submit -o quiet --id nightly-2030-01-31 nightly.yaml)
         headbay submit -- ./long-job && headbay follow last
@@ -131,7 +131,7 @@ def wait(
 ) -> int:
     """Wait until a workload has ended; ends with the workload's exit code.
 
-    Examples:
+    For example:
         headbay wait last --timeout 10m
         headbay submit a.yaml && headbay submit b.yaml && headbay wait last
 
@@ -148,7 +148,7 @@ def follow(workload: str, /, *, output: OutputOption = "table") -> int:
 
     Ctrl-C only stops watching.
 
-    Examples:
+    For example:
         headbay follow last
         headbay follow last -o jsonl | jq .workload.counts
 

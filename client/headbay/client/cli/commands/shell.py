@@ -13,12 +13,13 @@ def ui(
     /,
     *,
     open_: Annotated[
-        bool, Parameter(name="--open", negative=(), help="Open it in the browser.")
+        bool,
+        Parameter(name="--open", negative=(), show_default=False, help="Open it in the browser."),
     ] = False,
 ) -> int:
     """Print the address of a workload's page in Temporal's UI, or of the UI itself.
 
-    Examples:
+    For example:
         headbay ui last --open
 
     Args:
@@ -38,7 +39,7 @@ def ui(
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> int:
     """Print a completion script.
 
-    Examples:
+    For example:
         headbay completion bash > ~/.local/share/bash-completion/completions/headbay
         headbay completion fish > ~/.config/fish/completions/headbay.fish
 

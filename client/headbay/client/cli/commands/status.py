@@ -14,18 +14,25 @@ def list_(
     label: Annotated[
         list[str],
         Parameter(
-            name=["--label", "-l"], negative=(), help="Only with this KEY=VALUE; repeatable."
+            name=["--label", "-l"],
+            negative=(),
+            show_default=False,
+            help="Only with this KEY=VALUE; repeatable.",
         ),
     ] = [],  # noqa: B006 - never changed
-    failed: Annotated[bool, Parameter(negative=(), help="Only failed ones.")] = False,
-    running: Annotated[bool, Parameter(negative=(), help="Only unfinished ones.")] = False,
+    failed: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Only failed ones.")
+    ] = False,
+    running: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Only unfinished ones.")
+    ] = False,
     queue: Annotated[str | None, Parameter(help="Only of this queue.")] = None,
     limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 30,
     output: OutputOption = "table",
 ) -> int:
     """List workloads, newest first; also those that only the ledger still knows.
 
-    Examples:
+    For example:
         headbay list --failed
         headbay list -l project=headbay --queue nightly
         headbay list --running -o quiet | xargs -n1 headbay cancel
@@ -51,7 +58,7 @@ def status(workload: str = "last", /, *, output: OutputOption = "table") -> int:
 
     Answers within seconds even when no worker runs: then from the ledger, and says so.
 
-    Examples:
+    For example:
         headbay status
         headbay status ci-0a1b2c3d4e5f6g -o json | jq .workload.status
 
@@ -71,7 +78,7 @@ def explain(
 ) -> int:
     """Say why a workload, or one of its steps, is not further, and what would help.
 
-    Examples:
+    For example:
         headbay explain last
         headbay explain last train-3
 
@@ -92,7 +99,7 @@ def history(workload: str = "last", /, *, output: OutputOption = "table") -> int
 
     Read from the ledger, which keeps it longer than Temporal does.
 
-    Examples:
+    For example:
         headbay history last
         headbay history last -o jsonl | jq 'select(.kind == "AttemptEnded")'
 
