@@ -207,6 +207,40 @@ def test_a_second_ctrl_c_detaches(command):
     assert command("wait", workload).returncode in (130, 137, 143)
 
 
+def test_a_waiting_run_says_what_it_waits_for(command):
+    command("submit", "--id", "hog-1", "--cpu", "4", "--", "sleep", "300")
+    with command.started("run", "--cpu", "3", "--", "true") as process:
+        process.stderr.readline()
+        assert "waits: " in process.stderr.readline()
+        command("cancel", "hog-1")
+        process.communicate(timeout=40)
+        assert process.returncode == 0
+
+
+def test_an_unresolved_step_asks_and_the_operators_word_ends_it(command):
+    file = command.write(
+        "never.yaml",
+        "steps: [{name: publish, repeat: never, run: 'echo $PPID; sleep 300'}]\n",
+    )
+    with command.started("run", file) as process:
+        workload = running(command, process)
+
+        def printed():
+            return command("logs", workload).stdout.strip()
+
+        shim = wait_for(printed)
+        os.kill(int(shim), signal.SIGKILL)
+        while "headbay resolve" not in (line := process.stderr.readline()):
+            assert line
+        assert f"headbay resolve {workload} publish --as" in line
+        assert status(command, workload)["counts"] == {"UNRESOLVED": 1}
+        resolved = command("resolve", workload, "publish", "--as", "success", "--reason", "seen")
+        assert resolved.returncode == 0, resolved.stderr
+        process.communicate(timeout=40)
+    assert process.returncode == 0
+    assert status(command, workload)["steps"][0]["state"] == "SUCCEEDED"
+
+
 def test_following_can_be_left_without_harm(command):
     command("submit", "--id", "left-1", "--", "sleep", "300")
     with command.started("follow", "left-1") as process:

@@ -3,8 +3,10 @@
 import pytest
 
 from headbay.client.cli.console import clean
+from headbay.client.cli.logtext import Prefixer
 from headbay.client.cli.progress import fit
 from headbay.client.cli.tables import amounts, duration, render, size
+from headbay.client.logs import LogPiece
 from headbay.domain.status import StepStatus
 
 
@@ -65,3 +67,12 @@ def test_what_one_looks_for_is_shown_first_and_the_rest_is_counted():
     shown, hidden = fit(all_, 3)
     assert [s.name for s in shown] == ["c", "e"]
     assert hidden == {"SUCCEEDED": 2, "PENDING": 1}
+
+
+def test_lines_of_several_steps_are_never_mixed():
+    prefixer = Prefixer()
+    shown = prefixer.lines(LogPiece("a", 1, b"one\nhal"))
+    shown += prefixer.lines(LogPiece("b", 2, b"other\n"))
+    shown += prefixer.lines(LogPiece("a", 1, b"f\n\xff"))
+    shown += prefixer.rest()
+    assert shown == "a | one\nb#2 | other\na | half\na | \N{REPLACEMENT CHARACTER}\n"

@@ -24,6 +24,7 @@ from headbay.client.local import choose_local
 from headbay.client.models import Reading, Submitted
 from headbay.client.reading import is_final
 from headbay.client.submission import Submission, prepare
+from headbay.domain.lifecycle import StepState
 from headbay.domain.operation import WorkloadContext
 from headbay.domain.quantity import parse_duration
 
@@ -202,13 +203,25 @@ class Watch:
         return INTERRUPTED
 
     async def _explain(self) -> None:
-        """Say why nothing runs, as soon as that lasts longer than a moment."""
+        """Say why nothing goes on, as soon as that lasts longer than a moment."""
         await asyncio.sleep(EXPLAIN_AFTER_S)
         while True:
             counts = self._last.workload.counts if self._last is not None else {}
-            if counts.get("QUEUED") and not counts.get("RUNNING"):
+            if counts.get("UNRESOLVED"):
+                self._tell_unresolved()
+            elif counts.get("QUEUED") and not counts.get("RUNNING"):
                 await self._tell_reasons()
             await asyncio.sleep(EXPLAIN_EVERY_S)
+
+    def _tell_unresolved(self) -> None:
+        steps = self._last.workload.steps if self._last is not None else []
+        for step in steps:
+            if step.state is StepState.UNRESOLVED:
+                self._tell_wait(
+                    f"nobody saw how {step.name} ended; look what it did, then: headbay resolve "
+                    f"{self._handle.id} {step.name} --as retry|success|failure"
+                )
+                return
 
     async def _tell_reasons(self) -> None:
         explanation = await self._handle.explain()
@@ -216,11 +229,14 @@ class Watch:
             if step.reasons:
                 reason = step.reasons[0]
                 fix = f" ({reason.fix})" if reason.fix else ""
-                waits = f"{step.step} waits: {reason.message}{fix}"
-                if waits != self._waits:
-                    self._waits = waits
-                    self._progress.tell(waits)
+                self._tell_wait(f"{step.step} waits: {reason.message}{fix}")
                 return
+
+    def _tell_wait(self, text: str) -> None:
+        """Once, until something else holds it up."""
+        if text != self._waits:
+            self._waits = text
+            self._progress.tell(text)
 
     async def _print_output(self) -> None:
         """A command's output, as if it ran right here."""
