@@ -65,11 +65,14 @@ class ExchangeOrder(Wire):
         pool: Name of the pool.
         exchange: The message, ``run`` left empty; None if only the journal is served.
         events: Journal events, ``run`` left empty.
+        linger_ms: How long to wait after the answer, so that more comes together in the next
+            workflow task.
     """
 
     pool: str
     exchange: Exchange | None = None
     events: list[JournalEvent] = []
+    linger_ms: int = 0
 
 
 class Asked(Wire):

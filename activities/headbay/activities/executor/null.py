@@ -1,5 +1,6 @@
 """No process at all: every payload succeeds at once. For benchmarks of everything around it."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,7 +34,8 @@ class NullExecutor:
         directory = self._directories.pop(started.ticks)
         launch = read_record(directory / "launch.json")
         now = time.time_ns() // 1_000_000
-        write_once(
+        await asyncio.to_thread(
+            write_once,
             directory / "exit.json",
             {
                 "unit": launch["unit"],

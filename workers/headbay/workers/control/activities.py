@@ -69,7 +69,9 @@ class ControlActivities:
             )
             return await self._senders.exchange(order.pool, message)
 
-        answer, journaled = await asyncio.gather(ask(), self._journaler.write(events))
+        answer, journaled, _ = await asyncio.gather(
+            ask(), self._journaler.write(events), asyncio.sleep(order.linger_ms / 1_000)
+        )
         return Asked(answer=answer, journaled=journaled)
 
     @activity.defn(name=REPORT)

@@ -1,7 +1,8 @@
 """The spool: one durable folder per attempt, and tombstones of those that are over.
 
 `order` (spec and token), `begin` and `exit` are immutable and durable; `token`, `launch`, `shim`,
-`lease` and `stop` are replaced whole. An entry is removed only after its completion was acknowledged.
+`lease` and `stop` are replaced whole. An entry is removed only after its completion was
+acknowledged.
 """
 
 import fcntl
