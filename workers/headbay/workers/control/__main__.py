@@ -79,7 +79,7 @@ def workers(client: Client, activities: ControlActivities) -> tuple[Worker, Work
     """The two workers of a control process: workloads, and pools with nodes.
 
     They run outside of the sandbox: measured, a fifth of their CPU went into entering and leaving
-    it for every payload (docs/adr/012). Imports are checked, and every recorded history is
+    it for every payload (docs/adr/010). Imports are checked, and every recorded history is
     replayed inside of it.
     """
     workloads = Worker(
