@@ -133,7 +133,7 @@ class Agent:
             node=self.facts.name,
             epoch=self.epoch,
             boot_id=self.facts.boot_id,
-            live=[attempt.grant() for attempt in self._attempts.values()],
+            live=[attempt.grant() for attempt in self._attempts.values() if attempt.live],
         )
 
     # -- activities ----------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Agent:
             node=self.facts.name,
             epoch=self.epoch,
             capacity=self.facts.capacity,
-            live=[attempt.spec for attempt in self._attempts.values()],
+            live=[attempt.spec for attempt in self._attempts.values() if attempt.live],
             isolation=self.isolation,
             delivery=delivery,
             buried=self.spool.buried(unit),

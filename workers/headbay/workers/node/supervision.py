@@ -94,6 +94,11 @@ class Attempt:
             grace_ms=spec.grace_ms,
         )
 
+    @property
+    def live(self) -> bool:
+        """Whether its process is not proven gone; what is gone carries no resources any more."""
+        return self._phase != "ended"
+
     def replace_token(self, token: Token) -> None:
         """The order was delivered again: heartbeats and completion go to the new token."""
         self.token = token

@@ -66,9 +66,7 @@ def read_secrets(spec: LaunchSpec, places: Places) -> dict[str, str]:
 class Workspace:
     """Prepares one attempt's surroundings and takes what it leaves."""
 
-    def __init__(
-        self, spec: LaunchSpec, unit: str, node: NodePlaces, store: ArtifactStore
-    ) -> None:
+    def __init__(self, spec: LaunchSpec, unit: str, node: NodePlaces, store: ArtifactStore) -> None:
         self._spec = spec
         self._store = store
         self._unit = unit
