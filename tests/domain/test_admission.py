@@ -1,6 +1,7 @@
 """Placement, grouping by shape, and reasons."""
 
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headbay.domain.admission import (
     Backlog,

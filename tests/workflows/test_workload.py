@@ -293,3 +293,23 @@ async def test_a_workload_drains_and_continues_as_new_without_losing_or_repeatin
     runs = [execution async for execution in cluster.client.list_workflows(query)]
     assert len(runs) >= 3
     await settled(cluster)
+
+
+@pytest.mark.timeout(400)
+async def test_a_thousand_steps_with_large_outputs_leave_a_small_history(cluster):
+    make = "head -c 60000 /dev/zero | tr '\\0' x | sed 's/.*/\"&\"/' > $HEADBAY_OUTPUT"
+    numbers = [str(n) for n in range(1_000)]
+    small = {"cpu": "200m", "memory": "8Mi"}
+    handle = await cluster.submit(
+        "thousand",
+        {"steps": [shell("make", make, matrix={"N": numbers}, resources=small)]},
+    )
+    result = await handle.result()
+    assert result["counts"] == {"SUCCEEDED": 1_000}
+    sizes = {step["output"]["size_bytes"] for step in result["steps"]}
+    assert sizes == {60_002}, "60,000 x and their quotes"
+    described = (await handle.describe()).raw_description.workflow_execution_info
+    print(f"1000 steps: {described.history_size_bytes} bytes, {described.history_length} events")  # noqa: T201 - a figure worth seeing
+    assert described.history_size_bytes < 5_000_000
+    assert described.history_length < 5_000
+    await settled(cluster)
