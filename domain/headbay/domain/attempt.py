@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from headbay.domain.outcome import Flag, Isolation, Outcome
-from headbay.domain.wire import Wire
+from headbay.domain.wire import TerseWire, Wire
 
 __all__ = [
     "INLINE_OUTPUT_BYTES",
@@ -33,7 +33,7 @@ INLINE_OUTPUT_BYTES = 2 * 1024
 MAX_OUTPUT_BYTES = 64 * 1024
 
 
-class OutputRef(Wire):
+class OutputRef(TerseWire):
     """One step output in the artifact store.
 
     Attributes:
@@ -61,7 +61,7 @@ class ArtifactsRef(Wire):
     size_bytes: int
 
 
-class UpstreamRef(Wire):
+class UpstreamRef(TerseWire):
     """What a dependent may see of one upstream step.
 
     Attributes:
@@ -75,7 +75,7 @@ class UpstreamRef(Wire):
     artifacts: str | None = None
 
 
-class LaunchSpec(Wire):
+class LaunchSpec(TerseWire):
     """Order to run one attempt; the argument of the `execute` activity."""
 
     version: int = LAUNCH_SPEC_VERSION
@@ -117,7 +117,7 @@ class StopOrder(Wire):
     reason: Literal[Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.LEASE_LOST] = Outcome.CANCELLED
 
 
-class Usage(Wire):
+class Usage(TerseWire):
     """What an attempt used. None means not measured, never zero."""
 
     wall_ms: int | None = None
@@ -142,7 +142,7 @@ class LogRef(Wire):
     kept_bytes: int
 
 
-class AttemptResult(Wire):
+class AttemptResult(TerseWire):
     """How one attempt ended: result of `execute`, `late_exit`, and inside `gone`.
 
     Attributes:

@@ -20,6 +20,7 @@ __all__ = [
     "read_record",
     "replace",
     "sync_folder",
+    "write_new",
     "write_once",
 ]
 
@@ -85,6 +86,16 @@ def write_once(path: Path, record: Any) -> None:
     finally:
         temporary.unlink()
     sync_folder(path.parent)
+
+
+def write_new(path: Path, record: Any, *, durable: bool) -> None:
+    """Write a record into a folder that nobody reads yet: no temporary file is needed.
+
+    The folder's own name must be made durable by the caller.
+    """
+    _write(path, record, sync=durable)
+    if durable:
+        sync_folder(path.parent)
 
 
 def replace(path: Path, record: Any, *, durable: bool) -> None:

@@ -22,6 +22,7 @@ from headbay.activities.executor.records import (
     read_record,
     replace,
     sync_folder,
+    write_new,
     write_once,
 )
 from headbay.activities.places import NodePlaces, private
@@ -178,10 +179,11 @@ class Spool:
         """
         unit = unit_name(spec.workload, spec.step, spec.attempt, spec.fence)
         folder = self.places.spool / f"new.{unit}"
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            shutil.rmtree(folder)
         folder.mkdir(mode=0o700)
         order = {"spec": spec.model_dump(mode="json"), "token": token.to_json()}
-        Entry(folder).write("order.json", order)
+        write_new(folder / "order.json", order, durable=True)
         folder.rename(self.places.spool / unit)
         sync_folder(self.places.spool)
         return Entry(self.places.spool / unit)
@@ -190,7 +192,7 @@ class Spool:
         """Write what the shim reads; returns the nonce that lets it go."""
         nonce = secrets.token_bytes(32).hex()
         record = {"unit": entry.unit, "nonce": nonce, "log_cap_bytes": LOG_CAP_BYTES, **launch}
-        replace(entry.folder / "launch.json", record, durable=False)
+        write_new(entry.folder / "launch.json", record, durable=False)
         return nonce
 
     def buried(self, unit: str) -> bool:

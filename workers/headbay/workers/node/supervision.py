@@ -156,19 +156,9 @@ class Attempt:
         spec = self.spec
         try:
             secrets = self._node.secrets(spec)
-            prepared = await asyncio.to_thread(self._workspace.prepare)
+            nonce = await asyncio.to_thread(self._prepare)
         except PreparationError as error:
             return self._no_exit(Outcome.EXEC_FAILED, str(error))
-        nonce = self._node.spool.prepare(
-            self.entry,
-            {
-                "fence": spec.fence,
-                "argv": spec.argv,
-                "timeout_ms": spec.timeout_ms,
-                "grace_ms": spec.grace_ms,
-                **prepared,
-            },
-        )
         await self._leased.wait()
         why = "the launcher failed"
         for _ in range(LAUNCH_TRIES):
@@ -190,6 +180,18 @@ class Attempt:
             outcome = Outcome.LEASE_LOST if self._lost else _OUTCOMES[self._stop_reason or ""]
             return self._no_exit(outcome, "ended before it was started")
         return self._no_exit(Outcome.NOT_STARTED, why)
+
+    def _prepare(self) -> str:
+        """Make the surroundings and write what the shim reads; the nonce that lets it go."""
+        spec = self.spec
+        launch = {
+            "fence": spec.fence,
+            "argv": spec.argv,
+            "timeout_ms": spec.timeout_ms,
+            "grace_ms": spec.grace_ms,
+            **self._workspace.prepare(),
+        }
+        return self._node.spool.prepare(self.entry, launch)
 
     async def _has_begun(self, shim: Started) -> bool:
         """Whether a shim that may or may not have heard *go* did; waits until one is sure."""
@@ -256,6 +258,8 @@ class Attempt:
     async def _from_exit(self, record: dict[str, Any]) -> AttemptResult:
         result = from_exit(self.spec, record, self._node.isolation, self._log_path())
         if result.outcome is not Outcome.SUCCEEDED:
+            return result
+        if not self._workspace.left_something():
             return result
         kept: Kept = await asyncio.to_thread(self._workspace.keep)
         if kept.violation:

@@ -91,7 +91,8 @@ class Workspace:
         Raises:
             PreparationError: Something that it needs is not there.
         """
-        shutil.rmtree(self._private, ignore_errors=True)
+        if self._private.exists():
+            shutil.rmtree(self._private)
         private(self._private)
         private(self.root)
         cwd = self.cwd
@@ -135,6 +136,10 @@ class Workspace:
                 "HEADBAY_WORKSPACE": str(self.root),
             }
         )
+
+    def left_something(self) -> bool:
+        """Whether there is anything to keep."""
+        return bool(self._spec.artifacts) or self.output_file.exists()
 
     def keep(self) -> Kept:
         """Put output and artifacts of a successful payload into the store."""
