@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from headbay.domain import node as rules
 from headbay.domain.attempt import StopOrder
@@ -165,7 +165,7 @@ class Node:
                 schedule_to_close_timeout=ASK_TIMEOUT,
                 retry_policy=NO_RETRY,
             )
-        except ActivityError:
+        except (ActivityError, ApplicationError):  # a local activity's own error comes bare
             if self._inventory is None:
                 self._inventory = inventory
             self._report_due = True
