@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from headbay.activities.artifacts import ArtifactStore
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from headbay.activities.artifacts import ArtifactStore
 from headbay.activities.executor.port import Executor
 from headbay.activities.executor.records import (
     CorruptRecordError,
@@ -50,7 +50,7 @@ CAUSES = {
 class Agent:
     """Everything that runs on one node."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - its parts, in the order in which they are made
         self,
         client: Client,
         facts: NodeFacts,
@@ -70,7 +70,7 @@ class Agent:
         self._store = store
         self._attempts: dict[str, Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lock = asyncio.Lock()
+        self._spooling: dict[str, asyncio.Event] = {}
         self._presence_ns = 0
         self._presence: asyncio.Task[None] | None = None
 
@@ -101,9 +101,8 @@ class Agent:
                 attempt = Attempt(entry, entry.spec, entry.token, self)
             except (CorruptRecordError, FileNotFoundError, ValueError, KeyError) as error:
                 Family(entry.unit).signal_marked(signal.SIGKILL)
-                log.error(
-                    "spool.quarantined", to=str(self.spool.quarantine(entry)), error=str(error)
-                )
+                aside = self.spool.quarantine(entry)
+                log.error("spool.quarantined", to=str(aside), error=str(error))  # noqa: TRY400
                 continue
             self._start(attempt, adopted=True)
         return len(self._attempts)
@@ -120,7 +119,7 @@ class Agent:
         except CorruptRecordError as error:
             Family(attempt.entry.unit).signal_marked(signal.SIGKILL)
             aside = self.spool.quarantine(attempt.entry)
-            log.error("spool.quarantined", to=str(aside), error=str(error))
+            log.error("spool.quarantined", to=str(aside), error=str(error))  # noqa: TRY400
         except Exception:
             log.exception("attempt.broken", unit=attempt.entry.unit)
             raise
@@ -141,33 +140,60 @@ class Agent:
     @activity.defn(name="execute")
     async def execute(self, spec: LaunchSpec) -> AttemptResult:
         """Run one attempt; completed by token when it has ended."""
+        answer = await self._ordered(spec)
+        if answer is None:
+            activity.raise_complete_async()
+        return answer
+
+    async def _ordered(self, spec: LaunchSpec) -> AttemptResult | None:
+        """Take an order; a result if it is refused."""
         info = activity.info()
         token = Token(info.task_token, info.workflow_run_id or "")
-        async with self._lock:
-            refusal = await asyncio.to_thread(self._take, spec, token, info.attempt)
-            if refusal is not None:
-                log.warning("order.refused", step=spec.step, why=refusal.message)
-                return refusal
-            unit = unit_name(spec.workload, spec.step, spec.attempt, spec.fence)
-            if unit not in self._attempts:
-                entry = self.spool.find(unit)
-                if entry is None:
-                    raise RuntimeError(f"{unit} was accepted and is not in the spool")
-                self._start(Attempt(entry, spec, token, self), adopted=False)
-        activity.raise_complete_async()
-
-    def _take(self, spec: LaunchSpec, token: Token, delivery: int) -> AttemptResult | None:
-        """Spool an order, or say why not. A live attempt's order only replaces its token."""
         unit = unit_name(spec.workload, spec.step, spec.attempt, spec.fence)
+        if unit in self._spooling:
+            await self._spooling[unit].wait()
         live = self._attempts.get(unit)
         if live is not None:
-            if live.token.run == token.run:
-                live.replace_token(token)
-                return None
-            live.stop("lease_lost")
-            why = "another run of the workload ordered it before; its process is being killed"
+            refusal = await asyncio.to_thread(self._deliver_again, live, token)
+        else:
+            refusal = self._refuse(spec, unit, info.attempt)
+        if refusal is not None:
+            log.warning("order.refused", step=spec.step, why=refusal.message)
+            return refusal
+        return await self._accept(spec, unit, token) if live is None else None
+
+    async def _accept(self, spec: LaunchSpec, unit: str, token: Token) -> AttemptResult | None:
+        """Spool an order and start its attempt.
+
+        Its resources are taken from the moment it was checked; the writing happens beside that of
+        other orders, since syncs at the same time share one commit of the disk.
+        """
+        attempt = Attempt(self.spool.entry(unit), spec, token, self)
+        self._attempts[unit] = attempt
+        self._spooling[unit] = asyncio.Event()
+        try:
+            await asyncio.to_thread(self.spool.create, spec, token)
+        except OSError as error:
+            del self._attempts[unit]
+            log.exception("spool.failed", unit=unit)
+            why = f"the node could not spool the order: {error}"
             return without_exit(spec, Outcome.NOT_STARTED, why, self.isolation)
-        refusal = refuse(
+        finally:
+            self._spooling.pop(unit).set()
+        self._start(attempt, adopted=False)
+        return None
+
+    def _deliver_again(self, live: Attempt, token: Token) -> AttemptResult | None:
+        """A live attempt's order only replaces its token; another run's order ends it."""
+        if live.token.run == token.run:
+            live.replace_token(token)
+            return None
+        live.stop("lease_lost")
+        why = "another run of the workload ordered it before; its process is being killed"
+        return without_exit(live.spec, Outcome.NOT_STARTED, why, self.isolation)
+
+    def _refuse(self, spec: LaunchSpec, unit: str, delivery: int) -> AttemptResult | None:
+        return refuse(
             spec,
             node=self.facts.name,
             epoch=self.epoch,
@@ -177,9 +203,6 @@ class Agent:
             delivery=delivery,
             buried=self.spool.buried(unit),
         )
-        if refusal is None:
-            self.spool.create(spec, token)
-        return refusal
 
     @activity.defn(name="stop")
     async def stop(self, order: StopOrder) -> None:
@@ -242,7 +265,7 @@ class Agent:
     # -- sweep ---------------------------------------------------------------------------------
 
     async def sweep_forever(self) -> None:
-        """Kill what carries this spool's marker and belongs to no live attempt; prune tombstones."""
+        """Kill what carries this spool's marker and no live attempt's; prune tombstones."""
         while True:
             await asyncio.to_thread(self._sweep)
             await asyncio.sleep(SWEEP_EVERY_S)

@@ -20,7 +20,7 @@ from headbay.workers.node.results import without_exit
 __all__ = ["refuse"]
 
 
-def refuse(
+def refuse(  # noqa: PLR0911 - one return a check, in the order above
     spec: LaunchSpec,
     *,
     node: str,

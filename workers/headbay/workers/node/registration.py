@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import structlog
 from temporalio.client import (
@@ -30,21 +31,23 @@ __all__ = ["capacity_of_machine", "facts_of", "register"]
 log = structlog.get_logger(__name__)
 
 RESERVE_DIVISOR = 10
-"""A tenth of the memory stays for the system."""
-TASKS = 16_384
+"""A tenth of memory and tasks stays for the system."""
 ANSWER_WITHIN = timedelta(seconds=10)
 
 
 def capacity_of_machine() -> dict[str, int]:
-    """What this machine may carry: all its CPUs, nine tenths of its memory.
+    """What this machine may carry: all its CPUs, nine tenths of its memory and of its tasks.
 
-    Source: sched_getaffinity(2), so that a restricted worker offers only what it may use.
+    Source: sched_getaffinity(2), so that a restricted worker offers only what it may use;
+    proc_sys_kernel(5), whichever of ``threads-max`` and ``pid_max`` is lower.
     """
+    kernel = Path("/proc/sys/kernel")
+    tasks = min(int((kernel / name).read_text()) for name in ("threads-max", "pid_max"))
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cpu": len(os.sched_getaffinity(0)) * 1_000,
         "memory": pages - pages // RESERVE_DIVISOR,
-        "tasks": TASKS,
+        "tasks": tasks - tasks // RESERVE_DIVISOR,
     }
 
 
@@ -90,7 +93,7 @@ async def register(client: Client, facts: NodeFacts, inventory: Inventory) -> Re
     """Register, starting the `Node` workflow if there is none; until it has answered."""
     registration = NodeRegistration(facts=facts, inventory=inventory)
     for pause in pauses():
-        start = WithStartWorkflowOperation(
+        start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
             "Node",
             args=[None],
             id=node_workflow_id(facts.name),
@@ -100,11 +103,10 @@ async def register(client: Client, facts: NodeFacts, inventory: Inventory) -> Re
         )
         try:
             async with asyncio.timeout(ANSWER_WITHIN.total_seconds()):
-                return await client.execute_update_with_start_workflow(
+                answer = await client.execute_update_with_start_workflow(
                     "register",
                     registration.model_dump(mode="json"),
                     start_workflow_operation=start,
-                    result_type=Registered,
                 )
         except (
             RPCError,
@@ -118,4 +120,6 @@ async def register(client: Client, facts: NodeFacts, inventory: Inventory) -> Re
                 error=repr(error),
             )
             await asyncio.sleep(pause)
+        else:
+            return Registered.model_validate(answer)
     raise AssertionError("pauses never end")

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from headbay.activities.executor.records import (
-    CorruptRecordError,
     read_record,
     replace,
     sync_folder,
@@ -172,6 +171,10 @@ class Spool:
         folder = self.places.spool / unit
         return Entry(folder) if folder.is_dir() else None
 
+    def entry(self, unit: str) -> Entry:
+        """The entry of that name, there or not yet."""
+        return Entry(self.places.spool / unit)
+
     def create(self, spec: LaunchSpec, token: Token) -> Entry:
         """A new entry with spec and token, durable on return.
 
@@ -226,15 +229,3 @@ class Spool:
         for stone in self.tombstones.iterdir():
             if stone.stat().st_mtime < horizon:
                 shutil.rmtree(stone)
-
-    def seen_fence(self, workload: str, step: str) -> int:
-        """Highest fence of a live entry of this step; 0 if there is none."""
-        highest = 0
-        for entry in self.entries():
-            try:
-                spec = entry.spec
-            except (CorruptRecordError, FileNotFoundError):
-                continue
-            if (spec.workload, spec.step) == (workload, step):
-                highest = max(highest, spec.fence)
-        return highest

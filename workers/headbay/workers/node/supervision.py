@@ -328,10 +328,11 @@ class Attempt:
         self._phase = "ended"
         log.info("attempt.ended", unit=self.entry.unit, outcome=result.outcome)
         try:
-            if self._lost:
-                raise TokenGoneError
-            await self._node.wire.complete(self.token.token, result)
+            if not self._lost:
+                await self._node.wire.complete(self.token.token, result)
         except TokenGoneError:
+            self._lost = True
+        if self._lost:
             await self._node.wire.tell_gone(self.spec.pool, result)
         await asyncio.to_thread(self._bury)
 

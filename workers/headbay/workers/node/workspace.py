@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from headbay.activities.artifacts import ArtifactStore
-
 from headbay.activities.places import BadNameError, NodePlaces, Places, private
 from headbay.domain.attempt import (
     INLINE_OUTPUT_BYTES,
