@@ -19,12 +19,13 @@ SHIM = sys.argv[1]
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 
 
-def start_ticks(pid):
+def start_ticks(pid: int) -> int:
+    """Start time of a process."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         return int(file.read().rpartition(")")[2].split()[19])
 
 
-def spawn(directory):
+def spawn(directory: str) -> "tuple[int, int, int]":
     """Fork a shim; returns (pid, start ticks, write end of its gate)."""
     read, write = os.pipe()
     pid = os.fork()
@@ -52,12 +53,12 @@ def spawn(directory):
     return pid, start_ticks(pid), write
 
 
-def main():
+def main() -> None:
     """Serve until standard input ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody waits for shims: no zombies.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gates = {}
+    gates: dict[int, int] = {}
     for line in sys.stdin.buffer:
         order = json.loads(line)
         answer = {"id": order["id"]}

@@ -20,6 +20,10 @@ import sys
 import time
 import zlib
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` costs milliseconds at every start
+    from typing import Any
+
 EXIT_NEVER = 75
 EXIT_WRONG_NONCE = 76
 NONCE_BYTES = 32
@@ -32,29 +36,35 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 
 
-def prctl(option, value):
-    """prctl(2); raises OSError."""
+def prctl(option: int, value: int) -> None:
+    """Change a property of this process.
+
+    Raises:
+        OSError: The kernel refused.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, value, 0, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
 
-def boottime_ns():
+def boottime_ns() -> int:
     """Runs on while the machine sleeps, unlike CLOCK_MONOTONIC."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def now_ms():
+def now_ms() -> int:
+    """Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
-def boot_id():
+def boot_id() -> str:
+    """Identity of this boot of the machine."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
 
-def start_ticks(pid):
+def start_ticks(pid: int) -> "int | None":
     """Start time of a process, None if it is gone: tells a reused pid from the first owner."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
@@ -64,7 +74,7 @@ def start_ticks(pid):
     return int(fields[19])
 
 
-def durable(directory, name, record):
+def durable(directory: str, name: str, record: "dict[str, Any]") -> None:
     """Write once, durably: temporary file, fsync, link (never over an existing one), fsync dir."""
     body = json.dumps(record, separators=(",", ":")).encode()
     body = json.dumps({"crc": zlib.crc32(body), "body": record}, separators=(",", ":")).encode()
@@ -93,7 +103,7 @@ class Log:
     The tail is a ring in a file of its own, so that memory stays flat.
     """
 
-    def __init__(self, path, cap):
+    def __init__(self, path: str, cap: int) -> None:
         self.path = path
         self.head_left = cap // 2
         self.ring_size = cap - cap // 2
@@ -101,9 +111,10 @@ class Log:
         self.ring_seen = 0
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self.fd = os.open(path, flags, 0o600)
-        self.ring = None
+        self.ring: int | None = None
 
-    def write(self, data):
+    def write(self, data: bytes) -> None:
+        """Take what the payload printed."""
         self.seen += len(data)
         if self.head_left:
             part = data[: self.head_left]
@@ -113,7 +124,7 @@ class Log:
         if data:
             self._write_ring(data)
 
-    def _write_ring(self, data):
+    def _write_ring(self, data: bytes) -> None:
         if self.ring is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             self.ring = os.open(f"{self.path}.ring", flags, 0o600)
@@ -126,7 +137,7 @@ class Log:
         if len(first) < len(data):
             os.pwrite(self.ring, data[len(first) :], 0)
 
-    def close(self):
+    def close(self) -> "tuple[int, int]":
         """Join head and tail; returns (bytes seen, bytes kept)."""
         dropped = max(0, self.ring_seen - self.ring_size)
         if self.ring is not None:
@@ -138,11 +149,12 @@ class Log:
                 if self.ring_seen > self.ring_size
                 else [(0, self.ring_seen)]
             )
-            for start, stop in spans:
-                while start < stop:
-                    part = os.pread(self.ring, min(CHUNK, stop - start), start)
+            for position, stop in spans:
+                at = position
+                while at < stop:
+                    part = os.pread(self.ring, min(CHUNK, stop - at), at)
                     write_all(self.fd, part)
-                    start += len(part)
+                    at += len(part)
             os.close(self.ring)
             os.unlink(f"{self.path}.ring")
         os.fdatasync(self.fd)
@@ -150,7 +162,8 @@ class Log:
         return self.seen, self.seen - dropped
 
 
-def write_all(fd, data):
+def write_all(fd: int, data: bytes) -> None:
+    """write(2) until all is written."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
@@ -159,11 +172,11 @@ def write_all(fd, data):
 class Family:
     """Everything that the payload started: its tree below this subreaper, and its marker."""
 
-    def __init__(self, marker):
+    def __init__(self, marker: str) -> None:
         self.marker = f"HEADBAY_ATTEMPT={marker}\0".encode()
         self.me = os.getpid()
 
-    def members(self):
+    def members(self) -> "list[tuple[int, int]]":
         """Pairs (pid, start ticks) of live members, zombies left out."""
         parents = {}
         states = {}
@@ -178,7 +191,7 @@ class Family:
             except OSError:
                 continue
             states[pid], parents[pid], ticks[pid] = fields[0], int(fields[1]), int(fields[19])
-        children = {}
+        children: dict[int, list[int]] = {}
         for pid, parent in parents.items():
             children.setdefault(parent, []).append(pid)
         found = set()
@@ -193,14 +206,14 @@ class Family:
                 found.add(pid)
         return [(pid, ticks[pid]) for pid in found if states[pid] not in "ZX"]
 
-    def _marked(self, pid):
+    def _marked(self, pid: int) -> bool:
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 return self.marker in b"\0" + file.read()
         except OSError:
             return False
 
-    def marked(self):
+    def marked(self) -> "list[tuple[int, int]]":
         """Pairs (pid, start ticks) of live processes that carry the marker, wherever they are."""
         found = []
         for name in os.listdir("/proc"):
@@ -210,16 +223,16 @@ class Family:
                     found.append((int(name), ticks))
         return found
 
-    def signal(self, number):
+    def signal(self, number: int) -> int:
         """Signal every member; how many there were."""
         return self._signal(self.members(), number)
 
-    def signal_marked(self, number):
+    def signal_marked(self, number: int) -> int:
         """Signal every process that carries the marker; how many there were."""
         return self._signal(self.marked(), number)
 
     @staticmethod
-    def _signal(members, number):
+    def _signal(members: "list[tuple[int, int]]", number: int) -> int:
         """Through pidfds, each checked not to be a reused pid."""
         for pid, ticks in members:
             try:
@@ -239,24 +252,27 @@ class Family:
 class Shim:
     """One payload from go to exit."""
 
-    def __init__(self, directory, launch):
+    def __init__(self, directory: str, launch: "dict[str, Any]") -> None:
         self.directory = directory
         self.launch = launch
         self.family = Family(launch["unit"])
         self.log = Log(os.path.join(directory, "out.log"), launch["log_cap_bytes"])
-        self.ladder = []
-        self.causes = set()
-        self.main = None
-        self.main_status = None
-        self.kill_at = None
-        self.killing_since = None
+        self.ladder: list[dict[str, Any]] = []
+        self.causes: set[str] = set()
+        self.main: int | None = None
+        self.main_status: int | None = None
+        self.kill_at: int | None = None
+        self.killing_since: int | None = None
         self.leftovers = False
         self.incomplete = False
-        self.usage = None
+        self.started_ns = 0
+        self.started_ms = 0
+        self.ended_ns: int | None = None
+        self.out = -1
 
     # -- start ---------------------------------------------------------------------------------
 
-    def spawn(self, secrets):
+    def spawn(self, secrets: "dict[str, str]") -> "dict[str, Any] | None":
         """Fork the payload; it waits until `begin` is durable."""
         out_read, out_write = os.pipe()
         gate_read, gate_write = os.pipe()
@@ -292,7 +308,9 @@ class Shim:
         self.out = out_read
         return json.loads(failure) if failure else None
 
-    def _child(self, secrets, out_write, gate_read, error_write):
+    def _child(
+        self, secrets: "dict[str, str]", out_write: int, gate_read: int, error_write: int
+    ) -> None:
         """Becomes the payload; never returns."""
         where = "start"
         try:
@@ -322,7 +340,7 @@ class Shim:
             argv = self.launch["argv"]
             where = f"execute {argv[0]}"
             env = {**self.launch["env"], **secrets}
-            os.execvpe(argv[0], argv, env)
+            os.execvpe(argv[0], argv, env)  # noqa: S606 - what the shim is for
         except OSError as error:
             record = {"errno": error.errno, "where": where, "why": os.strerror(error.errno or 0)}
             os.write(error_write, json.dumps(record).encode())
@@ -334,7 +352,7 @@ class Shim:
 
     # -- supervision ---------------------------------------------------------------------------
 
-    def run(self):
+    def run(self) -> None:
         """Supervise until the payload and all it started are gone."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_read, False)
@@ -361,13 +379,13 @@ class Shim:
         if out_open:
             self._pump(everything=True)
 
-    def _timeout_ms(self):
+    def _timeout_ms(self) -> int:
         wait = POLL_S
         if self.kill_at is not None:
             wait = min(wait, max(0.0, (self.kill_at - boottime_ns()) / 1e9))
         return max(1, int(wait * 1000))
 
-    def _pump(self, everything=False):
+    def _pump(self, *, everything: bool = False) -> bool:
         """Take what the payload printed; False at the end of the pipe.
 
         Bounded per call, so that a flood cannot delay a kill.
@@ -382,10 +400,10 @@ class Shim:
             self.log.write(data)
         return True
 
-    def _reap(self):
+    def _reap(self) -> None:
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
@@ -393,9 +411,8 @@ class Shim:
             if pid == self.main:
                 self.main_status = status
                 self.ended_ns = boottime_ns()
-            _ = usage
 
-    def _look(self):
+    def _look(self) -> None:
         """Deadlines and orders: the lease first, it leaves no grace."""
         now = boottime_ns()
         lease = self._read("lease")
@@ -411,9 +428,10 @@ class Shim:
         if self.kill_at is not None and now >= self.kill_at:
             self._kill(now)
 
-    def _cause(self, cause, now, grace_ms):
-        """Begin to end the payload. The first request fixes the deadline; only a lost lease
-        shortens it, nothing extends it.
+    def _cause(self, cause: str, now: int, grace_ms: int) -> None:
+        """Begin to end the payload.
+
+        The first request fixes the deadline; only a lost lease shortens it, nothing extends it.
         """
         if cause in self.causes:
             return
@@ -426,7 +444,7 @@ class Shim:
             self.family.signal(signal.SIGCONT)
         self.kill_at = deadline if self.kill_at is None else min(self.kill_at, deadline)
 
-    def _kill(self, now):
+    def _kill(self, now: int) -> None:
         if self.killing_since is None:
             self.killing_since = now
             self.ladder.append({"at_ns": now, "step": "KILL"})
@@ -439,7 +457,7 @@ class Shim:
             self.main_status = self.main_status if self.main_status is not None else -1
         self.kill_at = now + int(SETTLE_S * 1e9)
 
-    def _end_leftovers(self):
+    def _end_leftovers(self) -> None:
         """After the main process: nothing of its family outlives it."""
         deadline = time.monotonic() + KILL_WITHIN_S
         while self.family.members():
@@ -455,22 +473,26 @@ class Shim:
             select.select([], [], [], SETTLE_S)
         self._reap()
 
-    def _read(self, name):
+    def _read(self, name: str) -> "dict[str, Any] | None":
         try:
             with open(os.path.join(self.directory, name), "rb") as file:
-                return json.loads(file.read())["body"]
+                record: dict[str, Any] = json.loads(file.read())["body"]
         except FileNotFoundError:
             return None
+        return record
 
     # -- end -----------------------------------------------------------------------------------
 
-    def finish(self, failure):
+    def finish(self, failure: "dict[str, Any] | None") -> None:
         """Write the exit record; it is durable before this process leaves."""
         seen, kept = self.log.close()
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         status = self.main_status
-        ended = getattr(self, "ended_ns", boottime_ns())
-        known = status is not None and status >= 0
+        ended = boottime_ns() if self.ended_ns is None else self.ended_ns
+        exit_code = number = None
+        if status is not None and status >= 0:
+            exit_code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+            number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         durable(
             self.directory,
             "exit.json",
@@ -479,8 +501,8 @@ class Shim:
                 "fence": self.launch["fence"],
                 "boot_id": boot_id(),
                 "raw_status": status,
-                "exit_code": os.WEXITSTATUS(status) if known and os.WIFEXITED(status) else None,
-                "signal": os.WTERMSIG(status) if known and os.WIFSIGNALED(status) else None,
+                "exit_code": exit_code,
+                "signal": number,
                 "exec_failure": failure,
                 "causes": sorted(self.causes),
                 "ladder": self.ladder,
@@ -501,7 +523,8 @@ class Shim:
         )
 
 
-def drain(fd):
+def drain(fd: int) -> None:
+    """Read and forget."""
     try:
         while os.read(fd, 4096):
             pass
@@ -509,7 +532,7 @@ def drain(fd):
         return
 
 
-def main():
+def main() -> int:
     """Entry point."""
     directory, gate = sys.argv[1], int(sys.argv[2])
     os.set_inheritable(gate, False)
