@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from headbay.domain.outcome import Flag, Isolation, Outcome
-from headbay.domain.wire import TerseWire, Wire
+from headbay.domain.wire import Wire
 
 __all__ = [
     "INLINE_OUTPUT_BYTES",
@@ -33,7 +33,7 @@ INLINE_OUTPUT_BYTES = 2 * 1024
 MAX_OUTPUT_BYTES = 64 * 1024
 
 
-class OutputRef(TerseWire):
+class OutputRef(Wire):
     """One step output in the artifact store.
 
     Attributes:
@@ -61,7 +61,7 @@ class ArtifactsRef(Wire):
     size_bytes: int
 
 
-class UpstreamRef(TerseWire):
+class UpstreamRef(Wire):
     """What a dependent may see of one upstream step.
 
     Attributes:
@@ -75,7 +75,7 @@ class UpstreamRef(TerseWire):
     artifacts: str | None = None
 
 
-class LaunchSpec(TerseWire):
+class LaunchSpec(Wire):
     """Order to run one attempt; the argument of the `execute` activity."""
 
     version: int = LAUNCH_SPEC_VERSION
@@ -117,7 +117,7 @@ class StopOrder(Wire):
     reason: Literal[Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.LEASE_LOST] = Outcome.CANCELLED
 
 
-class Usage(TerseWire):
+class Usage(Wire):
     """What an attempt used. None means not measured, never zero."""
 
     wall_ms: int | None = None
@@ -142,7 +142,7 @@ class LogRef(Wire):
     kept_bytes: int
 
 
-class AttemptResult(TerseWire):
+class AttemptResult(Wire):
     """How one attempt ended: result of `execute`, `late_exit`, and inside `gone`.
 
     Attributes:
