@@ -1,0 +1,275 @@
+"""The shim, alone with real processes: nobody else is needed to keep its promises."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headbay.activities.executor import shim as shim_module
+from headbay.activities.executor.records import boottime_ns, read_record, replace, write_new
+
+SHIM = Path(shim_module.__file__)
+NONCE = "ab" * 32
+CAP = 1 << 16
+
+
+class Supervised:
+    """One shim in a folder of its own."""
+
+    def __init__(self, folder: Path, argv: list[str], **launch) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.unit = f"hb.test.{os.getpid()}.{folder.name}.{time.time_ns()}"
+        record = {
+            "unit": self.unit,
+            "fence": 7,
+            "nonce": NONCE,
+            "argv": argv,
+            "cwd": str(folder),
+            "env": {"PATH": os.environ["PATH"], "HEADBAY_ATTEMPT": self.unit},
+            "timeout_ms": None,
+            "grace_ms": 500,
+            "log_cap_bytes": CAP,
+        }
+        write_new(folder / "launch.json", record | launch, durable=False)
+        read, self.gate = os.pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(SHIM), str(folder), str(read)],
+            pass_fds=[read],
+            start_new_session=True,
+            env={"PATH": os.environ["PATH"]},
+        )
+        os.close(read)
+
+    def go(self, nonce: str = NONCE, **secrets: str) -> "Supervised":
+        os.write(self.gate, bytes.fromhex(nonce) + json.dumps(secrets).encode())
+        os.close(self.gate)
+        return self
+
+    def end(self, seconds: float = 20) -> dict:
+        assert self.process.wait(seconds) == 0
+        return read_record(self.folder / "exit.json")
+
+    def order(self, name: str, **record) -> None:
+        replace(self.folder / name, {"fence": 7, **record}, durable=False)
+        self.process.send_signal(signal.SIGUSR1)
+
+    def wait_for(self, name: str) -> Path:
+        deadline = time.monotonic() + 10
+        path = self.folder / name
+        while not (path.exists() and path.read_text()):
+            assert time.monotonic() < deadline, f"no {name}"
+            time.sleep(0.01)
+        return path
+
+    def family(self) -> list[int]:
+        """Live processes that carry the marker."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    environ = (entry / "environ").read_bytes()
+                except OSError:
+                    continue
+                if self.unit.encode() in environ and shim_module.start_ticks(int(entry.name)):
+                    found.append(int(entry.name))
+        return found
+
+
+@pytest.fixture
+def supervise(tmp_path):
+    made: list[Supervised] = []
+
+    def make(script: str | list[str], **launch) -> Supervised:
+        argv = ["bash", "-c", script] if isinstance(script, str) else script
+        made.append(Supervised(tmp_path / f"a{len(made)}", argv, **launch))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait(10)
+        shim_module.Family(one.unit).signal_marked(signal.SIGKILL)
+
+
+def test_without_a_nonce_nothing_ever_runs(supervise):
+    never = supervise("touch ran")
+    os.close(never.gate)
+    assert never.process.wait(10) == 75
+    wrong = supervise("touch ran").go("cd" * 32)
+    assert wrong.process.wait(10) == 76
+    for one in (never, wrong):
+        assert not (one.folder / "ran").exists()
+        assert not (one.folder / "begin.json").exists()
+        assert not (one.folder / "exit.json").exists()
+
+
+def test_begin_is_on_disk_before_the_payload_runs(supervise):
+    record = supervise("test -s begin.json").go().end()
+    assert record["exit_code"] == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "number"),
+    [("exit 0", 0, None), ("exit 42", 42, None), ("kill -9 $$", None, 9), ("nowhere", 127, None)],
+)
+def test_the_exit_record_tells_status_and_signal(supervise, script, code, number):
+    record = supervise(script).go().end()
+    assert (record["exit_code"], record["signal"]) == (code, number)
+    assert record["exec_failure"] is None
+    assert record["causes"] == []
+
+
+def test_a_launch_that_fails_is_told_from_exit_127(supervise):
+    missing = supervise(["/no/such/program"]).go().end()
+    assert missing["exec_failure"]["errno"] == 2
+    assert "/no/such/program" in missing["exec_failure"]["where"]
+    elsewhere = supervise("true", cwd="/no/such/folder").go().end()
+    assert "/no/such/folder" in elsewhere["exec_failure"]["where"]
+
+
+def test_the_payload_starts_with_default_signals_and_no_open_files(supervise):
+    script = (
+        "import os, signal\n"
+        "print([n for n in range(1, 32) if n not in (9, 19) and"
+        " signal.getsignal(n) == signal.SIG_IGN and n not in (13, 25)])\n"
+        "print(sorted(int(f) for f in os.listdir('/proc/self/fd'))[:5])\n"
+        "print(open('/proc/self/status').read().count('NoNewPrivs:\\t1'))\n"
+    )
+    one = supervise([sys.executable, "-I", "-c", script]).go()
+    one.end()
+    ignored, files, no_new_privs = (one.folder / "out.log").read_text().splitlines()
+    assert ignored == "[]"
+    assert files == "[0, 1, 2, 3]", "3 is the listing itself"
+    assert no_new_privs == "1"
+
+
+def test_a_timeout_kills_who_obeys_and_who_does_not(supervise):
+    obeys = supervise("sleep 30", timeout_ms=300, grace_ms=5_000).go()
+    ignores = supervise("trap '' TERM; while :; do sleep 0.1; done", timeout_ms=300).go()
+    started = time.monotonic()
+    assert obeys.end()["causes"] == ["timed_out"]
+    assert time.monotonic() - started < 4, "who obeys TERM needs no grace"
+    record = ignores.end()
+    assert record["causes"] == ["timed_out"]
+    assert record["signal"] == 9
+    assert 800 <= record["wall_ms"] < 4_000, "timeout plus grace"
+
+
+def test_a_lease_that_is_not_renewed_kills_without_grace_and_without_anybody(supervise):
+    one = supervise("trap '' TERM; while :; do sleep 0.1; done", grace_ms=60_000)
+    deadline = boottime_ns() + 700_000_000
+    replace(one.folder / "lease", {"fence": 7, "deadline_ns": deadline}, durable=False)
+    record = one.go().end()
+    assert record["causes"] == ["lease_lost"]
+    late_ms = (record["boottime_ns"] - deadline) / 1e6
+    assert 0 <= late_ms < 1_500
+    assert not one.family()
+
+
+def test_a_lease_of_another_fence_is_none_of_its_business(supervise):
+    one = supervise("sleep 1")
+    replace(one.folder / "lease", {"fence": 6, "deadline_ns": 1}, durable=False)
+    assert one.go().end()["exit_code"] == 0
+
+
+def test_a_repeated_stop_never_extends_the_grace(supervise):
+    one = supervise("trap '' TERM; touch up; while :; do sleep 0.1; done", grace_ms=1_000).go()
+    one.wait_for("begin.json")
+    time.sleep(0.2)
+    started = time.monotonic()
+    for _ in range(8):
+        one.order("stop", reason="cancelled")
+        time.sleep(0.2)
+    record = one.end()
+    assert record["causes"] == ["cancelled"]
+    assert time.monotonic() - started < 1.0 + 2.0
+    assert record["signal"] == 9
+
+
+def test_a_stubborn_tree_with_daemons_and_stopped_processes_is_gone(supervise):
+    script = (
+        "trap '' TERM\n"
+        "(setsid bash -c 'trap \"\" TERM; while :; do sleep 0.1; done' & disown)\n"
+        "(setsid bash -c 'kill -STOP $$' & disown)\n"
+        "env -i bash -c 'trap \"\" TERM; while :; do sleep 0.1; done' &\n"
+        "sleep 0.3; echo up > up; while :; do sleep 0.1; done\n"
+    )
+    one = supervise(script).go()
+    one.wait_for("up")
+    assert len(one.family()) >= 4
+    one.order("stop", reason="cancelled")
+    one.end(5)
+    assert not one.family()
+    shim_pid = one.process.pid
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and shim_module.start_ticks(int(entry.name)) is not None:
+            stat = (entry / "stat").read_text(errors="replace") if entry.exists() else ""
+            assert f" {shim_pid} " not in stat.rpartition(")")[2][:20], "a child is left"
+
+
+def test_a_grandchild_that_holds_stdout_does_not_hold_up_the_end(supervise):
+    started = time.monotonic()
+    one = supervise("(setsid sleep 60 & disown); echo done; exit 3").go()
+    record = one.end()
+    assert time.monotonic() - started < 5
+    assert record["exit_code"] == 3
+    assert record["leftovers_killed"]
+    assert not one.family()
+
+
+def test_a_flood_without_newlines_is_capped_and_counted_exactly(supervise):
+    total = 20_000_000
+    script = f"head -c {total} /dev/zero | tr '\\0' '\\377'; printf END"
+    one = supervise(script).go()
+    record = one.end(60)
+    log = (one.folder / "out.log").read_bytes()
+    assert record["log_seen_bytes"] == total + 3
+    assert record["log_kept_bytes"] == CAP
+    dropped = int(re.search(rb"\[headbay: (\d+) bytes dropped here\]", log).group(1))
+    assert dropped == total + 3 - CAP
+    note = f"\n[headbay: {dropped} bytes dropped here]\n".encode()
+    assert len(log) == CAP + len(note)
+    assert log.endswith(b"END")
+    assert not (one.folder / "out.log.ring").exists()
+
+
+def test_a_bounded_fork_bomb_is_gone(supervise):
+    script = "f() { sleep 30 & }; for i in $(seq 150); do f; done; echo up > up; wait"
+    one = supervise(script, grace_ms=0).go()
+    one.wait_for("up")
+    one.order("stop", reason="cancelled")
+    one.end(10)
+    assert not one.family()
+
+
+def test_a_secret_reaches_the_payload_and_no_file_or_command_line(supervise):
+    one = supervise("test ${#TOKEN} = 11 && echo ok; sleep 0.5").go(TOKEN="canary-7f3a")  # noqa: S106
+    one.wait_for("begin.json")
+    shim_proc = Path(f"/proc/{one.process.pid}")
+    assert b"canary" not in (shim_proc / "environ").read_bytes()
+    assert b"canary" not in (shim_proc / "cmdline").read_bytes()
+    assert one.end()["exit_code"] == 0
+    assert (one.folder / "out.log").read_text() == "ok\n"
+    for path in one.folder.iterdir():
+        assert b"canary" not in path.read_bytes(), path.name
+
+
+def test_a_reused_pid_is_never_signalled():
+    bystander = subprocess.Popen(["sleep", "30"])
+    try:
+        ticks = shim_module.start_ticks(bystander.pid)
+        shim_module.Family._signal([(bystander.pid, ticks - 1)], signal.SIGKILL)
+        assert bystander.poll() is None
+        shim_module.Family._signal([(bystander.pid, ticks)], signal.SIGKILL)
+        assert bystander.wait(5) == -signal.SIGKILL
+    finally:
+        bystander.kill()
+        bystander.wait(5)
