@@ -10,6 +10,7 @@ from headbay.domain.lifecycle import (
 )
 from headbay.domain.workload.books import Books
 from headbay.domain.workload.instructions import TimerKind
+from headbay.domain.workload.readiness import room_of
 from headbay.domain.workload.records import StepRecord
 
 __all__ = ["sanity_check"]
@@ -34,8 +35,8 @@ def sanity_check(books: Books) -> None:
     marked = {step.index for step in books.steps if step.ready}
     _demand(books, ready == marked, f"ready heap {ready}, marked {marked}")
     _demand(books, not books.settled, "steps are not settled")
-    if not books.draining and books.begun and marked and limit is not None:
-        _demand(books, len(live) == limit, "ready steps wait although there is room")
+    if not books.draining and books.begun and marked:
+        _demand(books, room_of(books) == 0, "ready steps wait although there is room")
     finished = books.status is not WorkloadState.RUNNING
     over = books.terminal == len(books.steps) and not live
     _demand(books, not books.begun or finished == over, f"finished {finished}, over {over}")

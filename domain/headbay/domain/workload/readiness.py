@@ -7,7 +7,7 @@ from headbay.domain.workload.orders import step_request
 from headbay.domain.workload.records import AttemptRecord, StepRecord
 from headbay.domain.workload.stopping import stop_after_failure
 
-__all__ = ["ask", "evaluate", "request_ready", "settle"]
+__all__ = ["ask", "evaluate", "request_ready", "room_of", "settle"]
 
 
 def evaluate(books: Books, step: StepRecord) -> None:
@@ -55,7 +55,7 @@ def request_ready(books: Books) -> None:
     """Request capacity for the ready steps, in document order, as far as ``maxParallel`` allows."""
     if books.draining:
         return
-    while (room := _room(books)) is None or room > 0:
+    while (room := room_of(books)) is None or room > 0:
         step = books.next_ready()
         if step is None:
             return
@@ -68,7 +68,8 @@ def request_ready(books: Books) -> None:
             books.arm(TimerKind.QUEUE, step, attempt.number, 0, at_ms)
 
 
-def _room(books: Books) -> int | None:
+def room_of(books: Books) -> int | None:
+    """How many more attempts may be requested now; None for any number."""
     limit = books.dag.max_parallel
     if books.dag.workspace == "shared" and not (books.dag.pin_node or books.pinned):
         limit = 1  # The first grant decides the node of all others.
