@@ -90,17 +90,23 @@ class Workspace:
         Raises:
             PreparationError: Something that it needs is not there.
         """
-        if self._private.exists():
-            shutil.rmtree(self._private)
-        private(self._private)
-        private(self.root)
         cwd = self.cwd
-        if cwd.is_relative_to(self.root):
-            cwd.mkdir(parents=True, exist_ok=True)
+        relative = not self._spec.base_dir and not Path(self._spec.workdir or ".").is_absolute()
+        if relative and not Path(os.path.normpath(cwd)).is_relative_to(self.root):
+            raise PreparationError(
+                f"workdir {self._spec.workdir!r} leaves the step's own folder: name a folder below "
+                "it, or an absolute path of the node"
+            )
         try:
+            if self._private.exists():
+                shutil.rmtree(self._private)
+            private(self._private)
+            private(self.root)
+            if relative:
+                cwd.mkdir(parents=True, exist_ok=True)
             self._inputs()
-        except HeadbayError as error:
-            raise PreparationError(f"inputs: {error}") from error
+        except (HeadbayError, OSError) as error:
+            raise PreparationError(f"could not prepare the step's folder: {error}") from error
         return {"cwd": str(cwd), "env": self._environment()}
 
     def _inputs(self) -> None:
