@@ -183,13 +183,26 @@ def test_a_lost_node_gets_no_work_and_keeps_what_it_runs_in_the_books():
 
 
 def test_a_pool_that_was_reset_grants_nothing_until_inventories_arrive():
-    machine = pool(report(cpu=1000))
+    machine = pool(report(cpu=4000))
     (grant,) = say(machine, ask()).grants
     machine.reset()
-    assert say(machine, ask("w2", cpu=100)).grants == []
-    machine.turn([NodeReported(report(cpu=1000, live=[grant]))], 3)
-    assert not machine.outbox
-    assert machine.books.nodes["n1"].used == {"cpu": 1000}
+    assert say(machine, ask("w2", cpu=100)).grants == [], "there is room, but who knows"
+    machine.turn([NodeReported(report(cpu=4000, live=[grant]))], 3)
+    (delivery,) = machine.outbox.take(200)
+    assert [g.workload for g in delivery.grants] == ["w2"]
+    assert machine.books.nodes["n1"].used == {"cpu": 1100}
+
+
+def test_what_a_node_still_runs_for_a_former_run_is_void_until_it_is_gone():
+    old = pool(report())
+    (grant,) = say(old, ask(run="r1")).grants
+    fresh = PoolMachine("p")
+    say(fresh, ask(run="r2", steps=()), now=9)
+    fresh.turn([NodeReported(report(live=[grant]))], 10)
+    assert fresh.books.allocations[grant.allocation].void
+    assert fresh.books.wake_at_ms() == 10 + grant.lease_ms + grant.grace_ms
+    fresh.turn([gone(grant)], 11)
+    assert not fresh.books.allocations
 
 
 def test_a_new_pool_learns_its_allocations_from_inventories_and_holds():
