@@ -1,6 +1,5 @@
 """The shim, alone with real processes: nobody else is needed to keep its promises."""
 
-import json
 import os
 import re
 import signal
@@ -10,76 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from support.supervised import CAP, HOUR_NS, Supervised
 
-from headbay.activities.executor import shim as shim_module
-from headbay.activities.executor.records import boottime_ns, read_record, replace, write_new
-
-SHIM = Path(shim_module.__file__)
-NONCE = "ab" * 32
-CAP = 1 << 16
-
-
-class Supervised:
-    """One shim in a folder of its own."""
-
-    def __init__(self, folder: Path, argv: list[str], **launch) -> None:
-        self.folder = folder
-        folder.mkdir()
-        self.unit = f"hb.test.{os.getpid()}.{folder.name}.{time.time_ns()}"
-        record = {
-            "unit": self.unit,
-            "fence": 7,
-            "nonce": NONCE,
-            "argv": argv,
-            "cwd": str(folder),
-            "env": {"PATH": os.environ["PATH"], "HEADBAY_ATTEMPT": self.unit},
-            "timeout_ms": None,
-            "grace_ms": 500,
-            "log_cap_bytes": CAP,
-        }
-        write_new(folder / "launch.json", record | launch, durable=False)
-        read, self.gate = os.pipe()
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(SHIM), str(folder), str(read)],
-            pass_fds=[read],
-            start_new_session=True,
-            env={"PATH": os.environ["PATH"]},
-        )
-        os.close(read)
-
-    def go(self, nonce: str = NONCE, **secrets: str) -> "Supervised":
-        os.write(self.gate, bytes.fromhex(nonce) + json.dumps(secrets).encode())
-        os.close(self.gate)
-        return self
-
-    def end(self, seconds: float = 20) -> dict:
-        assert self.process.wait(seconds) == 0
-        return read_record(self.folder / "exit.json")
-
-    def order(self, name: str, **record) -> None:
-        replace(self.folder / name, {"fence": 7, **record}, durable=False)
-        self.process.send_signal(signal.SIGUSR1)
-
-    def wait_for(self, name: str) -> Path:
-        deadline = time.monotonic() + 10
-        path = self.folder / name
-        while not (path.exists() and path.read_text()):
-            assert time.monotonic() < deadline, f"no {name}"
-            time.sleep(0.01)
-        return path
-
-    def family(self) -> list[int]:
-        """Live processes that carry the marker."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    environ = (entry / "environ").read_bytes()
-                except OSError:
-                    continue
-                if self.unit.encode() in environ and shim_module.start_ticks(int(entry.name)):
-                    found.append(int(entry.name))
-        return found
+from headbay.activities.executor.shim.kernel import send_signal, start_ticks
 
 
 @pytest.fixture
@@ -93,10 +25,7 @@ def supervise(tmp_path):
 
     yield make
     for one in made:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.wait(10)
-        shim_module.Family(one.unit).signal_marked(signal.SIGKILL)
+        one.clean()
 
 
 def test_without_a_nonce_nothing_ever_runs(supervise):
@@ -105,10 +34,8 @@ def test_without_a_nonce_nothing_ever_runs(supervise):
     assert never.process.wait(10) == 75
     wrong = supervise("touch ran").go("cd" * 32)
     assert wrong.process.wait(10) == 76
-    for one in (never, wrong):
-        assert not (one.folder / "ran").exists()
-        assert not (one.folder / "begin.json").exists()
-        assert not (one.folder / "exit.json").exists()
+    assert not never.ran()
+    assert not wrong.ran()
 
 
 def test_begin_is_on_disk_before_the_payload_runs(supervise):
@@ -165,8 +92,7 @@ def test_a_timeout_kills_who_obeys_and_who_does_not(supervise):
 
 def test_a_lease_that_is_not_renewed_kills_without_grace_and_without_anybody(supervise):
     one = supervise("trap '' TERM; while :; do sleep 0.1; done", grace_ms=60_000)
-    deadline = boottime_ns() + 700_000_000
-    replace(one.folder / "lease", {"fence": 7, "deadline_ns": deadline}, durable=False)
+    deadline = one.lease(700_000_000)
     record = one.go().end()
     assert record["causes"] == ["lease_lost"]
     late_ms = (record["boottime_ns"] - deadline) / 1e6
@@ -174,10 +100,23 @@ def test_a_lease_that_is_not_renewed_kills_without_grace_and_without_anybody(sup
     assert not one.family()
 
 
-def test_a_lease_of_another_fence_is_none_of_its_business(supervise):
-    one = supervise("sleep 1")
-    replace(one.folder / "lease", {"fence": 6, "deadline_ns": 1}, durable=False)
-    assert one.go().end()["exit_code"] == 0
+@pytest.mark.parametrize("damage", ["torn", "foreign", "gone"])
+def test_a_lease_that_is_torn_or_anothers_or_gone_renews_nothing_and_ends_nothing(
+    supervise, damage
+):
+    one = supervise("sleep 60")
+    deadline = one.lease(1_500_000_000)
+    one.go()
+    one.wait_for("begin.json")
+    if damage == "torn":
+        (one.folder / "lease").write_text('{"crc": 1, "bo')
+    elif damage == "foreign":
+        one.lease(HOUR_NS, fence=6)
+    else:
+        (one.folder / "lease").unlink()
+    record = one.end()
+    assert record["causes"] == ["lease_lost"]
+    assert 0 <= (record["boottime_ns"] - deadline) / 1e6 < 1_500
 
 
 def test_a_repeated_stop_never_extends_the_grace(supervise):
@@ -210,7 +149,7 @@ def test_a_stubborn_tree_with_daemons_and_stopped_processes_is_gone(supervise):
     assert not one.family()
     shim_pid = one.process.pid
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and shim_module.start_ticks(int(entry.name)) is not None:
+        if entry.name.isdigit() and start_ticks(int(entry.name)) is not None:
             stat = (entry / "stat").read_text(errors="replace") if entry.exists() else ""
             assert f" {shim_pid} " not in stat.rpartition(")")[2][:20], "a child is left"
 
@@ -265,11 +204,11 @@ def test_a_secret_reaches_the_payload_and_no_file_or_command_line(supervise):
 def test_a_reused_pid_is_never_signalled():
     bystander = subprocess.Popen(["sleep", "30"])
     try:
-        ticks = shim_module.start_ticks(bystander.pid)
-        shim_module.Family._signal([(bystander.pid, ticks - 1)], signal.SIGKILL)
+        ticks = start_ticks(bystander.pid)
+        assert not send_signal(bystander.pid, ticks - 1, signal.SIGKILL)
         with pytest.raises(subprocess.TimeoutExpired):
             bystander.wait(0.5)
-        shim_module.Family._signal([(bystander.pid, ticks)], signal.SIGKILL)
+        assert send_signal(bystander.pid, ticks, signal.SIGKILL)
         assert bystander.wait(5) == -signal.SIGKILL
     finally:
         bystander.kill()

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headbay.activities.executor.port import Capability, Started
-from headbay.activities.executor.records import boot_id, read_record, write_once
+from headbay.activities.executor.records import read_record, write_once
+from headbay.activities.executor.shim.kernel import boot_id
 from headbay.domain.outcome import Isolation
 
 __all__ = ["NullExecutor"]

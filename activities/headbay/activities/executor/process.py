@@ -8,16 +8,17 @@ from headbay.activities.executor.launcher import Launcher
 from headbay.activities.executor.port import Capability, LaunchFailedError, Started
 from headbay.domain.outcome import Isolation
 
-__all__ = ["ProcessExecutor"]
+__all__ = ["SHIM", "ProcessExecutor"]
 
 HERE = Path(__file__).parent
+SHIM = HERE / "shim" / "__main__.py"
 
 
 class ProcessExecutor:
     """Shims started by a launcher of their own."""
 
     def __init__(self) -> None:
-        self._launcher = Launcher(HERE / "launcher_process.py", HERE / "shim.py")
+        self._launcher = Launcher(HERE / "launcher_process.py", SHIM)
 
     def prove(self) -> Capability:
         """Linux with pidfds and /proc is enough.

@@ -5,7 +5,6 @@ Source: measured under power loss, a record survives only if the file and its fo
 
 import json
 import os
-import time
 import zlib
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,9 +13,6 @@ from headbay.domain.errors import HeadbayError
 
 __all__ = [
     "CorruptRecordError",
-    "boot_id",
-    "boottime_ns",
-    "process_ticks",
     "read_record",
     "replace",
     "sync_folder",
@@ -29,25 +25,6 @@ class CorruptRecordError(HeadbayError):
     """A record cannot be read: its entry is quarantined alone."""
 
     code: ClassVar[str] = "CORRUPT_RECORD"
-
-
-def boot_id() -> str:
-    """Identity of this boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def boottime_ns() -> int:
-    """CLOCK_BOOTTIME: also runs while the machine sleeps."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
-def process_ticks(pid: int) -> int | None:
-    """Start time of a process, None if it is gone or a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def sync_folder(folder: Path) -> None:

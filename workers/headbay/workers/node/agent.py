@@ -15,13 +15,9 @@ from temporalio.service import RPCError
 
 from headbay.activities.artifacts import ArtifactStore
 from headbay.activities.executor.port import Executor
-from headbay.activities.executor.records import (
-    CorruptRecordError,
-    boottime_ns,
-    read_record,
-    replace,
-)
-from headbay.activities.executor.shim import Family, start_ticks
+from headbay.activities.executor.records import CorruptRecordError, read_record, replace
+from headbay.activities.executor.shim.family import Family
+from headbay.activities.executor.shim.kernel import boottime_ns, start_ticks
 from headbay.activities.places import Places
 from headbay.domain.attempt import AttemptResult, LaunchSpec, StopOrder
 from headbay.domain.exchange import Inventory, NodeFacts, PresenceOrder
@@ -100,7 +96,7 @@ class Agent:
             try:
                 attempt = Attempt(entry, entry.spec, entry.token, self)
             except (CorruptRecordError, FileNotFoundError, ValueError, KeyError) as error:
-                Family(entry.unit).signal_marked(signal.SIGKILL)
+                Family(entry.unit).signal(signal.SIGKILL)
                 aside = self.spool.quarantine(entry)
                 log.error("spool.quarantined", to=str(aside), error=str(error))  # noqa: TRY400
                 continue
@@ -117,7 +113,7 @@ class Agent:
         try:
             await (attempt.adopt() if adopted else attempt.run())
         except CorruptRecordError as error:
-            Family(attempt.entry.unit).signal_marked(signal.SIGKILL)
+            Family(attempt.entry.unit).signal(signal.SIGKILL)
             aside = self.spool.quarantine(attempt.entry)
             log.error("spool.quarantined", to=str(aside), error=str(error))  # noqa: TRY400
         except Exception:
@@ -286,7 +282,7 @@ class Agent:
             if unit is None or ticks is None or self.spool.find(unit) is not None:
                 continue
             log.warning("orphan.killed", pid=int(process.name), unit=unit)
-            Family(unit).signal_marked(signal.SIGKILL)
+            Family(unit).signal(signal.SIGKILL)
         self.spool.prune()
 
     def workflow_queue(self) -> str:

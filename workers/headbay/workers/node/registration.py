@@ -19,7 +19,7 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
-from headbay.activities.executor.records import boot_id
+from headbay.activities.executor.shim.kernel import boot_id
 from headbay.activities.places import NodePlaces, private
 from headbay.domain.exchange import Inventory, NodeFacts, NodeRegistration, Registered
 from headbay.domain.ids import POOL_QUEUE, node_workflow_id

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headbay.activities.executor.records import boot_id
+from headbay.activities.executor.shim.kernel import boot_id
 from headbay.domain.attempt import AttemptResult, LaunchSpec, LogRef, Usage
 from headbay.domain.classify import EndFacts, classify, flags
 from headbay.domain.outcome import Flag, Isolation, Outcome

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,8 +16,8 @@ import structlog
 from temporalio.service import RPCError
 
 from headbay.activities.executor.port import Executor, LaunchFailedError, Started
-from headbay.activities.executor.records import boot_id, boottime_ns, process_ticks
-from headbay.activities.executor.shim import Family
+from headbay.activities.executor.shim.family import Family
+from headbay.activities.executor.shim.kernel import boot_id, boottime_ns, start_ticks
 from headbay.domain.attempt import AttemptResult, LaunchSpec
 from headbay.domain.exchange import Grant
 from headbay.domain.lease import deadline_ns, heartbeat_interval_ms, margin_ms
@@ -36,7 +35,6 @@ LAUNCH_TRIES = 3
 BEGIN_WITHIN_S = 10.0
 POLL_S = 0.02
 LONGEST_POLL_S = 0.5
-KILL_WITHIN_S = 10.0
 
 
 class Surroundings(Protocol):
@@ -119,7 +117,7 @@ class Attempt:
         with contextlib.suppress(ProcessLookupError):
             fd = os.pidfd_open(shim.pid)
             try:
-                if process_ticks(shim.pid) == shim.ticks:
+                if start_ticks(shim.pid) == shim.ticks:
                     signal.pidfd_send_signal(fd, signal.SIGUSR1)
             finally:
                 os.close(fd)
@@ -195,7 +193,7 @@ class Attempt:
 
     async def _has_begun(self, shim: Started) -> bool:
         """Whether a shim that may or may not have heard *go* did; waits until one is sure."""
-        while process_ticks(shim.pid) == shim.ticks:
+        while start_ticks(shim.pid) == shim.ticks:
             if self.entry.read("begin.json") is not None:
                 return True
             await asyncio.sleep(POLL_S)
@@ -218,7 +216,7 @@ class Attempt:
         loop = asyncio.get_running_loop()
         left = asyncio.Event()
         try:
-            if process_ticks(shim.pid) != shim.ticks:
+            if start_ticks(shim.pid) != shim.ticks:
                 return
             loop.add_reader(fd, left.set)
             await left.wait()
@@ -245,15 +243,8 @@ class Attempt:
         )
 
     def _sweep(self) -> bool:
-        """Kill what carries this attempt's marker; whether all of it is gone."""
-        family = Family(self.entry.unit)
-        deadline = time.monotonic() + KILL_WITHIN_S
-        while family.marked():
-            family.signal_marked(signal.SIGKILL)
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(POLL_S)
-        return True
+        """Kill what is left of this attempt; whether all of it is gone."""
+        return Family(self.entry.unit).end()
 
     async def _from_exit(self, record: dict[str, Any]) -> AttemptResult:
         result = from_exit(self.spec, record, self._node.isolation, self._log_path())
@@ -281,7 +272,7 @@ class Attempt:
             row = self.entry.read("shim")
             if row is not None:
                 shim = Started(*row)
-                alive = process_ticks(shim.pid) == shim.ticks
+                alive = start_ticks(shim.pid) == shim.ticks
                 if alive and self.entry.read("begin.json") is None:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(shim.pid, signal.SIGKILL)

@@ -1,0 +1,112 @@
+"""What the shim asks of the kernel: clocks, the boot, processes by (pid, start time)."""
+
+import ctypes
+import os
+import signal
+import time
+
+__all__ = [
+    "PR_SET_CHILD_SUBREAPER",
+    "PR_SET_NO_NEW_PRIVS",
+    "boot_id",
+    "boottime_ns",
+    "now_ms",
+    "prctl",
+    "process_stat",
+    "protect_from_oom",
+    "send_signal",
+    "start_ticks",
+]
+
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+
+
+def prctl(option: int, value: int) -> None:
+    """Change a property of this process.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def boottime_ns() -> int:
+    """CLOCK_BOOTTIME: runs on while the machine sleeps, unlike CLOCK_MONOTONIC."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def now_ms() -> int:
+    """Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def boot_id() -> str:
+    """Identity of this boot of the machine."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def protect_from_oom(score: str = "-999") -> "str | None":
+    """Let the OOM killer take others first; the former score, None if this user may not say so.
+
+    Source: proc_pid_oom_score_adj(5): lowering it needs CAP_SYS_RESOURCE.
+    """
+    try:
+        fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        former = os.read(fd, 32).decode().strip()
+        os.write(fd, score.encode())
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return former
+
+
+def process_stat(pid: int) -> "tuple[str, int, int, int] | None":
+    """(state, parent, session, start ticks) of a process; None if it is gone.
+
+    Source: proc_pid_stat(5), fields 3, 4, 6 and 22.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return fields[0], int(fields[1]), int(fields[3]), int(fields[19])
+
+
+def start_ticks(pid: int) -> "int | None":
+    """Start time of a process that runs, None if it is gone or a zombie.
+
+    It tells a pid that was used again from its first owner.
+    """
+    stat = process_stat(pid)
+    return None if stat is None or stat[0] in "ZX" else stat[3]
+
+
+def send_signal(pid: int, ticks: int, number: int) -> bool:
+    """Signal this very process; False if it is gone.
+
+    The pidfd comes first and the start time is compared after: what the pidfd holds cannot be
+    exchanged in between, so a pid that was used again is never hit.
+    """
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if start_ticks(pid) != ticks:
+            return False
+        signal.pidfd_send_signal(fd, number)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True

@@ -1,0 +1,102 @@
+"""Forks the payload in two steps: a child that waits, and then its exec, which may fail."""
+
+import json
+import os
+import resource
+import signal
+
+from .kernel import PR_SET_NO_NEW_PRIVS, prctl, protect_from_oom
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # costs milliseconds at every start
+    from typing import Any, NoReturn
+
+__all__ = ["EXIT_NEVER", "Payload"]
+
+EXIT_NEVER = 75
+EXIT_NOT_EXECUTED = 127
+SHOWN = 500
+"""Characters of a name in a message, which must fit into one read of a pipe."""
+
+
+class Payload:
+    """A forked child that waits to be let go.
+
+    Attributes:
+        pid: The main process.
+        out: Read end of its standard output and error.
+        errors: Read end of a pipe that ends empty at a successful exec, and else says why not.
+    """
+
+    def __init__(
+        self, launch: "dict[str, Any]", secrets: "dict[str, str]", oom: "str | None"
+    ) -> None:
+        out_read, out_write = os.pipe()
+        gate_read, self._gate = os.pipe()
+        error_read, error_write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._gate)  # Or it would wait for itself when the shim is dead.
+            _become(launch, secrets, oom, (out_write, gate_read, error_write))
+        for fd in (out_write, gate_read, error_write):
+            os.close(fd)
+        os.set_blocking(out_read, False)
+        os.set_blocking(error_read, False)
+        self.out = out_read
+        self.errors = error_read
+
+    def go(self) -> None:
+        """Let it execute. If this process dies before, the end of the pipe makes it leave."""
+        os.write(self._gate, b"g")
+        os.close(self._gate)
+
+    def withhold(self) -> None:
+        """Let it leave without executing anything."""
+        os.close(self._gate)
+
+
+def _become(
+    launch: "dict[str, Any]",
+    secrets: "dict[str, str]",
+    oom: "str | None",
+    fds: "tuple[int, int, int]",
+) -> "NoReturn":
+    out_write, gate_read, error_write = fds
+    where = "start"
+    try:
+        if os.read(gate_read, 1) != b"g":
+            os._exit(EXIT_NEVER)
+        _reset_signals()
+        os.setsid()
+        null = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(out_write, 1)
+        os.dup2(out_write, 2)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if oom is not None:
+            protect_from_oom(oom)
+        os.umask(0o022)
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        where = f"chdir to {launch['cwd'][:SHOWN]}"
+        os.chdir(launch["cwd"])
+        os.closerange(3, error_write)
+        os.closerange(error_write + 1, os.sysconf("SC_OPEN_MAX"))
+        argv = launch["argv"]
+        where = f"execute {argv[0][:SHOWN]}"
+        os.execvpe(argv[0], argv, {**secrets, **launch["env"]})  # noqa: S606 - what this is for
+    except OSError as error:
+        record = {"errno": error.errno, "where": where, "why": os.strerror(error.errno or 0)}
+    except BaseException as error:  # noqa: BLE001 - told to the parent, then _exit
+        record = {"errno": 0, "where": where, "why": str(error)}
+    os.write(error_write, json.dumps(record).encode())
+    os._exit(EXIT_NOT_EXECUTED)
+
+
+def _reset_signals() -> None:
+    for number in range(1, signal.NSIG):
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            try:
+                signal.signal(number, signal.SIG_DFL)
+            except (OSError, ValueError):
+                continue  # Two real-time signals are the C library's own.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
