@@ -13,12 +13,17 @@ from headbay.domain.errors import HeadbayError
 
 __all__ = [
     "CorruptRecordError",
+    "overwrite",
     "read_record",
     "replace",
     "sync_folder",
     "write_new",
     "write_once",
 ]
+
+
+OVERWRITTEN_BYTES = 192
+"""Size of a record that is written over: less than a block, so that it stays where it is."""
 
 
 class CorruptRecordError(HeadbayError):
@@ -36,9 +41,13 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-def _write(path: Path, record: Any, *, sync: bool) -> None:
+def _encode(record: Any) -> bytes:
     body = json.dumps(record, separators=(",", ":")).encode()
-    text = json.dumps({"crc": zlib.crc32(body), "body": record}, separators=(",", ":")).encode()
+    return b'{"crc":%d,"body":%b}' % (zlib.crc32(body), body)
+
+
+def _write(path: Path, record: Any, *, sync: bool) -> None:
+    text = _encode(record)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         view = memoryview(text)
@@ -82,6 +91,21 @@ def replace(path: Path, record: Any, *, durable: bool) -> None:
     temporary.replace(path)
     if durable:
         sync_folder(path.parent)
+
+
+def overwrite(path: Path, record: Any) -> None:
+    """Write a short record over the former one, in place: needs no room on a full disk.
+
+    A reader may see a mixture, which the checksum shows; it must keep to what it read before.
+    """
+    text = _encode(record)
+    if len(text) > OVERWRITTEN_BYTES:
+        raise ValueError(f"{len(text)} bytes do not fit into {OVERWRITTEN_BYTES}")
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(fd, text.ljust(OVERWRITTEN_BYTES), 0)
+    finally:
+        os.close(fd)
 
 
 def read_record(path: Path) -> Any:

@@ -124,21 +124,21 @@ async def serve(options: argparse.Namespace) -> int:
     client = await connect()
     store = DirectoryStore(Path(options.artifacts) if options.artifacts else places.artifacts)
     agent = Agent(client, facts, places, spool, executor, store)
-    log.info("node.adopted", attempts=agent.adopt(), isolation=facts.isolation)
+    log.info("node.adopted", attempts=await agent.adopt(), isolation=facts.isolation)
     sweeper = asyncio.create_task(agent.sweep_forever())
     stopping = asyncio.create_task(stop.wait())
     while not stop.is_set():
-        registering = asyncio.create_task(register(client, facts, agent.inventory_now()))
+        registering = asyncio.create_task(register(client, facts, agent.inventory_now))
         await asyncio.wait([registering, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not registering.done():
             registering.cancel()
             break
-        registered = registering.result()
+        registered, sent = registering.result()
         if not registered.accepted:
             log.error("node.refused", code=registered.code, message=registered.message)
             return REFUSED_EXIT
         agent.epoch = registered.epoch
-        agent.resume_presence()
+        agent.resume_presence(sent)
         worker = Worker(
             client,
             task_queue=agent.workflow_queue(),

@@ -4,7 +4,8 @@ Never in here: a promise that the spool does not hold already.
 """
 
 import asyncio
-import signal
+import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from headbay.domain.exchange import Inventory, NodeFacts, PresenceOrder
 from headbay.domain.ids import node_queue
 from headbay.domain.lease import heartbeat_interval_ms
 from headbay.domain.outcome import Isolation, Outcome
+from headbay.workers.node import adoption
 from headbay.workers.node.orders import refuse
 from headbay.workers.node.results import without_exit
-from headbay.workers.node.spool import Spool, Token, unit_name
+from headbay.workers.node.spool import Entry, Spool, Token, unit_name
 from headbay.workers.node.supervision import Attempt
 from headbay.workers.node.wire import TokenGoneError, Wire
 from headbay.workers.node.workspace import Workspace, read_secrets
@@ -36,6 +38,12 @@ __all__ = ["Agent"]
 log = structlog.get_logger(__name__)
 
 SWEEP_EVERY_S = 30.0
+PRESENCE_AGAIN_S = 1.0
+PRUNE_EVERY_S = 3_600.0
+BREAK_S = 5.0
+BREAKS = 5
+"""How often the supervision of one attempt may break before its end is told as unknown."""
+
 CAUSES = {
     Outcome.CANCELLED: "cancelled",
     Outcome.PREEMPTED: "preempted",
@@ -86,7 +94,7 @@ class Agent:
 
     # -- start ---------------------------------------------------------------------------------
 
-    def adopt(self) -> int:
+    async def adopt(self) -> int:
         """Take over everything that the spool holds; an unreadable entry is put aside alone.
 
         Returns:
@@ -95,10 +103,8 @@ class Agent:
         for entry in list(self.spool.entries()):
             try:
                 attempt = Attempt(entry, entry.spec, entry.token, self)
-            except (CorruptRecordError, FileNotFoundError, ValueError, KeyError) as error:
-                Family(entry.unit).signal(signal.SIGKILL)
-                aside = self.spool.quarantine(entry)
-                log.error("spool.quarantined", to=str(aside), error=str(error))  # noqa: TRY400
+            except (CorruptRecordError, OSError, ValueError, KeyError) as error:
+                await self._put_aside(entry, error)
                 continue
             self._start(attempt, adopted=True)
         return len(self._attempts)
@@ -110,17 +116,34 @@ class Agent:
         task.add_done_callback(self._tasks.discard)
 
     async def _see_through(self, attempt: Attempt, *, adopted: bool) -> None:
+        """Until its end was acknowledged. What broke is taken up again: it may be running.
+
+        If it breaks again and again, at least its end is told, as unknown.
+        """
+        excuse = None
         try:
-            await (attempt.adopt() if adopted else attempt.run())
-        except CorruptRecordError as error:
-            Family(attempt.entry.unit).signal(signal.SIGKILL)
-            aside = self.spool.quarantine(attempt.entry)
-            log.error("spool.quarantined", to=str(aside), error=str(error))  # noqa: TRY400
-        except Exception:
-            log.exception("attempt.broken", unit=attempt.entry.unit)
-            raise
+            for breaks in itertools.count(1):
+                try:
+                    await (attempt.adopt(excuse) if adopted else attempt.run())
+                except CorruptRecordError as error:
+                    await self._put_aside(attempt.entry, error)
+                    return
+                except Exception as error:
+                    log.exception("attempt.broken", unit=attempt.entry.unit)
+                    adopted = True
+                    if breaks >= BREAKS:
+                        excuse = f"the node could not see it through: {error!r}"
+                    await asyncio.sleep(BREAK_S)
+                else:
+                    return
         finally:
             self._attempts.pop(attempt.entry.unit, None)
+
+    async def _put_aside(self, entry: Entry, error: Exception) -> None:
+        """Quarantine one unreadable entry, alone; what it may have started is killed first."""
+        gone = await asyncio.to_thread(adoption.kill_rest, entry, None)
+        aside = self.spool.quarantine(entry)
+        log.error("spool.quarantined", to=str(aside), error=str(error), all_killed=gone)
 
     def inventory_now(self) -> Inventory:
         """What is not proven gone."""
@@ -150,7 +173,7 @@ class Agent:
             await self._spooling[unit].wait()
         live = self._attempts.get(unit)
         if live is not None:
-            refusal = await asyncio.to_thread(self._deliver_again, live, token)
+            refusal = await self._deliver_again(live, token)
         else:
             refusal = self._refuse(spec, unit, info.attempt)
         if refusal is not None:
@@ -179,14 +202,29 @@ class Agent:
         self._start(attempt, adopted=False)
         return None
 
-    def _deliver_again(self, live: Attempt, token: Token) -> AttemptResult | None:
-        """A live attempt's order only replaces its token; another run's order ends it."""
+    async def _deliver_again(self, live: Attempt, token: Token) -> AttemptResult | None:
+        """A live attempt's order only replaces its token; another run's order ends it.
+
+        The answer to the other run frees capacity and lets the step run elsewhere: it is given
+        only once the process is gone. If that takes too long there is none, and the activity runs
+        out, which frees nothing by itself.
+        """
         if live.token.run == token.run:
-            live.replace_token(token)
+            try:
+                await asyncio.to_thread(live.replace_token, token)
+            except FileNotFoundError:  # Buried a moment ago.
+                why = "STALE_ORDER: this attempt ended before"
+                return without_exit(live.spec, Outcome.UNKNOWN, why, self.isolation, began=True)
             return None
+        began = live.began
         live.stop("lease_lost")
-        why = "another run of the workload ordered it before; its process is being killed"
-        return without_exit(live.spec, Outcome.NOT_STARTED, why, self.isolation)
+        try:
+            async with asyncio.timeout(live.spec.lease_ms / 2_000):
+                await live.ended.wait()
+        except TimeoutError:
+            return None
+        why = "another run of the workload had ordered it; its process was killed"
+        return without_exit(live.spec, Outcome.LEASE_LOST, why, self.isolation, began=began)
 
     def _refuse(self, spec: LaunchSpec, unit: str, delivery: int) -> AttemptResult | None:
         return refuse(
@@ -198,6 +236,7 @@ class Agent:
             isolation=self.isolation,
             delivery=delivery,
             buried=self.spool.buried(unit),
+            highest_fence=self.spool.highest_fence(spec.workload, spec.step),
         )
 
     @activity.defn(name="stop")
@@ -227,10 +266,14 @@ class Agent:
     def _presence_file(self) -> Path:
         return self.spool.places.root / "presence"
 
-    def resume_presence(self) -> None:
-        """Go on with the presence of before a restart, if it is of this epoch."""
+    def resume_presence(self, registered_ns: int) -> None:
+        """Go on with the presence of before a restart, if it is of this epoch.
+
+        Args:
+            registered_ns: When the registration that was acknowledged was sent, by CLOCK_BOOTTIME.
+        """
         self.presence_lost.clear()
-        self._presence_ns = boottime_ns()  # The registration was just acknowledged.
+        self._presence_ns = registered_ns
         try:
             row = read_record(self._presence_file)
         except (FileNotFoundError, CorruptRecordError):
@@ -256,14 +299,24 @@ class Agent:
                 return
             except RPCError as error:
                 log.warning("presence.unanswered", error=str(error))
+                await asyncio.sleep(min(interval, PRESENCE_AGAIN_S))
+                continue
             await asyncio.sleep(interval)
 
     # -- sweep ---------------------------------------------------------------------------------
 
     async def sweep_forever(self) -> None:
-        """Kill what carries this spool's marker and no live attempt's; prune tombstones."""
+        """Kill what carries this spool's marker and no live attempt's; prune what is old."""
+        pruned = -PRUNE_EVERY_S
         while True:
-            await asyncio.to_thread(self._sweep)
+            try:
+                await asyncio.to_thread(self._sweep)
+                if time.monotonic() - pruned >= PRUNE_EVERY_S:
+                    pruned = time.monotonic()
+                    live = {attempt.spec.workload for attempt in self._attempts.values()}
+                    await asyncio.to_thread(self.spool.prune, live)
+            except OSError:
+                log.exception("sweep.failed")
             await asyncio.sleep(SWEEP_EVERY_S)
 
     def _sweep(self) -> None:
@@ -281,9 +334,8 @@ class Agent:
             ticks = start_ticks(int(process.name))
             if unit is None or ticks is None or self.spool.find(unit) is not None:
                 continue
-            log.warning("orphan.killed", pid=int(process.name), unit=unit)
-            Family(unit).signal(signal.SIGKILL)
-        self.spool.prune()
+            gone = Family(unit).end()
+            log.warning("orphan.killed", pid=int(process.name), unit=unit, all_killed=gone)
 
     def workflow_queue(self) -> str:
         """The task queue of the current epoch."""

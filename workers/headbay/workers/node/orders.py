@@ -3,11 +3,12 @@
 Checks, first match (each answers with a result that is already definite):
   1. a spec of a version that this node does not know;
   2. another node's or another epoch's order;
-  3. a delivery after the first of an order that this node does not have;
-  4. an attempt that is over and buried here: STALE_ORDER, never run again;
-  5. a live attempt of the same step: its order must have a higher fence, and its process gone;
-  6. `require: enforced` where nothing is enforced;
-  7. what does not fit beside the live attempts.
+  3. an attempt that is over here (buried, or put aside as unreadable): STALE_ORDER, not run again;
+  4. a fence below one that this node has seen for the step: STALE_ORDER;
+  5. a delivery after the first of an order that this node does not have;
+  6. a live attempt of the same step: its process must be gone first;
+  7. `require: enforced` where nothing is enforced;
+  8. what does not fit beside the live attempts.
 """
 
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ def refuse(  # noqa: PLR0911 - one return a check, in the order above
     isolation: Isolation,
     delivery: int,
     buried: bool,
+    highest_fence: int = 0,
 ) -> AttemptResult | None:
     """The result that refuses an order for an attempt that is not live here; None to accept it.
 
@@ -42,6 +44,7 @@ def refuse(  # noqa: PLR0911 - one return a check, in the order above
         isolation: What its executor promises.
         delivery: Temporal's attempt number of the activity, from 1.
         buried: Whether this very attempt is over.
+        highest_fence: The highest fence that this node has seen for the step.
     """
     others = list(live)
 
@@ -52,9 +55,11 @@ def refuse(  # noqa: PLR0911 - one return a check, in the order above
         return not_started(f"launch spec version {spec.version} is not understood here: upgrade")
     if (spec.node, spec.epoch) != (node, epoch):
         return not_started(f"ordered for {spec.node} epoch {spec.epoch}, this is {node} {epoch}")
-    if buried:
-        why = "STALE_ORDER: this attempt ended before, and its result was acknowledged"
+    if buried or spec.fence == highest_fence:
+        why = "STALE_ORDER: this attempt was here before, and is over"
         return without_exit(spec, Outcome.UNKNOWN, why, isolation, began=True)
+    if spec.fence < highest_fence:
+        return not_started(f"STALE_ORDER: this step has run here under fence {highest_fence}")
     if delivery > 1:
         return not_started("delivered again after its first delivery was lost")
     for other in others:

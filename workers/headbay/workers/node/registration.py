@@ -3,7 +3,7 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,7 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 
-from headbay.activities.executor.shim.kernel import boot_id
+from headbay.activities.executor.shim.kernel import boot_id, boottime_ns
 from headbay.activities.places import NodePlaces, private
 from headbay.domain.exchange import Inventory, NodeFacts, NodeRegistration, Registered
 from headbay.domain.ids import POOL_QUEUE, node_workflow_id
@@ -89,10 +89,22 @@ def facts_of(
     )
 
 
-async def register(client: Client, facts: NodeFacts, inventory: Inventory) -> Registered:
-    """Register, starting the `Node` workflow if there is none; until it has answered."""
-    registration = NodeRegistration(facts=facts, inventory=inventory)
+async def register(
+    client: Client, facts: NodeFacts, inventory: Callable[[], Inventory]
+) -> tuple[Registered, int]:
+    """Register, starting the `Node` workflow if there is none; until it has answered.
+
+    Args:
+        client: Temporal.
+        facts: Who this node is.
+        inventory: What runs here now; asked anew for every try, which may come much later.
+
+    Returns:
+        The answer, and when what it answers was sent, by CLOCK_BOOTTIME.
+    """
     for pause in pauses():
+        registration = NodeRegistration(facts=facts, inventory=inventory())
+        sent = boottime_ns()
         start: WithStartWorkflowOperation[Any, Any] = WithStartWorkflowOperation(
             "Node",
             args=[None],
@@ -121,5 +133,5 @@ async def register(client: Client, facts: NodeFacts, inventory: Inventory) -> Re
             )
             await asyncio.sleep(pause)
         else:
-            return Registered.model_validate(answer)
+            return Registered.model_validate(answer), sent
     raise AssertionError("pauses never end")

@@ -5,6 +5,7 @@
 acknowledged.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -12,29 +13,41 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from headbay.activities.executor.records import (
+    CorruptRecordError,
+    overwrite,
     read_record,
     replace,
     sync_folder,
     write_new,
     write_once,
 )
+from headbay.activities.executor.shim.kernel import boot_id
 from headbay.activities.places import NodePlaces, private
 from headbay.domain.attempt import LaunchSpec
 from headbay.domain.errors import HeadbayError
 
-__all__ = ["Entry", "Spool", "SpoolTakenError", "Token", "unit_name"]
+__all__ = ["SHARED_PREFIX", "Entry", "Spool", "SpoolTakenError", "Token", "unit_name"]
 
 TOMBSTONE_S = 30 * 24 * 3600
 """Longer than any namespace keeps a closed workflow by default (dev 1 day, cloud 30 days)."""
 
+SHARED_S = 7 * 24 * 3600
+"""A shared workspace that no step has used for so long is removed."""
+
 LOG_CAP_BYTES = 16 << 20
 PREFIX = "hb."
+SHARED_PREFIX = "shared."
+REMEMBERED_STEPS = 100_000
+"""Steps whose highest fence is remembered, the latest ones: bounded memory."""
+
+
+UNIT = re.compile(r"hb\..+\.([0-9a-f]{12})\.a\d+\.f(\d+)")
 
 
 class SpoolTakenError(HeadbayError):
@@ -49,8 +62,13 @@ def unit_name(workload: str, step: str, attempt: int, fence: int) -> str:
     A hash stands in for what a unit's name may not hold; the whole identity is in `order`.
     """
     plain = re.sub(r"[^A-Za-z0-9_.]", "_", workload)[:40]
-    digest = hashlib.sha256(f"{workload}/{step}".encode()).hexdigest()[:12]
-    return f"{PREFIX}{plain}.{step.replace('-', '_')[:40]}.{digest}.a{attempt}.f{fence}"
+    name = f"{PREFIX}{plain}.{step.replace('-', '_')[:40]}"
+    return f"{name}.{step_digest(workload, step)}.a{attempt}.f{fence}"
+
+
+def step_digest(workload: str, step: str) -> str:
+    """What stands for a step in the names of its attempts."""
+    return hashlib.sha256(f"{workload}/{step}".encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +118,39 @@ class Entry:
 
     def set_lease(self, fence: int, deadline_ns: int) -> None:
         """Renew the lease. Not synced: after a power loss no process is left to obey it."""
-        replace(self.folder / "lease", {"fence": fence, "deadline_ns": deadline_ns}, durable=False)
+        overwrite(self.folder / "lease", {"fence": fence, "deadline_ns": deadline_ns})
+
+    def set_shim(self, pid: int, ticks: int) -> None:
+        """Remember the supervisor. Not synced: a power loss ends it."""
+        row = {"boot_id": boot_id(), "pid": pid, "ticks": ticks}
+        replace(self.folder / "shim", row, durable=False)
+
+    def exists(self, name: str) -> bool:
+        """Whether a record was written, whole or not."""
+        return (self.folder / name).exists()
+
+    def stop_reason(self) -> str | None:
+        """Why it is to be ended, if it is."""
+        try:
+            row = self.read("stop")
+        except CorruptRecordError:
+            return None  # Orders are repeated until they are obeyed.
+        return None if row is None else str(row["reason"])
+
+    def last_word(self) -> str:
+        """What the supervisor said last, as the end of a sentence; mostly nothing."""
+        try:
+            lines = (self.folder / "shim.err").read_text(errors="replace").strip().splitlines()
+        except FileNotFoundError:
+            return ""
+        return f": {lines[-1][:200]}" if lines else ""
 
     def set_stop(self, fence: int, reason: str) -> None:
         """Order the shim to end its payload; a harder reason replaces a softer one."""
-        now = self.read("stop")
-        if now is not None and "lease_lost" in {now["reason"], reason}:
-            reason = "lease_lost"
-        elif now is not None:
+        now = self.stop_reason()
+        if now == "lease_lost" or (now is not None and reason != "lease_lost"):
             return
         replace(self.folder / "stop", {"fence": fence, "reason": reason}, durable=False)
-
-    def replace(self, name: str, record: Any) -> None:
-        """Replace a record whole. Not synced: it tells of processes, which a power loss ends."""
-        replace(self.folder / name, record, durable=False)
 
     def write(self, name: str, record: Any) -> None:
         """Write an immutable record."""
@@ -131,6 +168,7 @@ class Spool:
     def __init__(self, places: NodePlaces) -> None:
         self.places = places
         self._lock: int | None = None
+        self._fences: dict[str, int] = {}
 
     def open(self) -> None:
         """Make the folders and take the lock.
@@ -149,6 +187,9 @@ class Spool:
                 f"another node worker uses {self.places.root}; stop it, or start this one with "
                 "another --name or --state"
             ) from error
+        for folder in (self.tombstones, self.places.spool):
+            for path in folder.iterdir():
+                self._remember(path.name)
 
     @property
     def tombstones(self) -> Path:
@@ -159,6 +200,18 @@ class Spool:
     def quarantined(self) -> Path:
         """Entries that could not be read, kept for a person to look at."""
         return self.places.root / "quarantine"
+
+    def highest_fence(self, workload: str, step: str) -> int:
+        """The highest fence that this node has seen for a step; 0 if none is remembered."""
+        return self._fences.get(step_digest(workload, step), 0)
+
+    def _remember(self, unit: str) -> None:
+        found = UNIT.fullmatch(unit)
+        if found is not None:
+            digest, fence = found[1], int(found[2])
+            self._fences[digest] = max(fence, self._fences.pop(digest, 0))
+            if len(self._fences) > REMEMBERED_STEPS:
+                del self._fences[next(iter(self._fences))]
 
     def entries(self) -> Iterator[Entry]:
         """All entries."""
@@ -189,6 +242,7 @@ class Spool:
         write_new(folder / "order.json", order, durable=True)
         folder.rename(self.places.spool / unit)
         sync_folder(self.places.spool)
+        self._remember(unit)
         return Entry(self.places.spool / unit)
 
     def prepare(self, entry: Entry, launch: dict[str, Any]) -> str:
@@ -214,7 +268,7 @@ class Spool:
         grave = self.tombstones / entry.unit
         entry.folder.rename(grave)
         for record in grave.iterdir():
-            record.unlink()
+            _remove(record)
 
     def quarantine(self, entry: Entry) -> Path:
         """Put an unreadable entry aside."""
@@ -223,9 +277,34 @@ class Spool:
         sync_folder(self.places.spool)
         return target
 
-    def prune(self) -> None:
-        """Forget tombstones that nobody can ask for any more."""
-        horizon = time.time() - TOMBSTONE_S
-        for stone in self.tombstones.iterdir():
-            if stone.stat().st_mtime < horizon:
-                shutil.rmtree(stone)
+    def prune(self, live: Collection[str] = ()) -> None:
+        """Forget tombstones and logs that nobody can ask for any more, and old shared workspaces.
+
+        Args:
+            live: Workloads that have attempts here.
+        """
+        now = time.time()
+        logs = (log for folder in self.places.logs.iterdir() for log in folder.iterdir())
+        shared = (
+            folder
+            for folder in self.places.work.glob(f"{SHARED_PREFIX}*")
+            if folder.name.removeprefix(SHARED_PREFIX) not in live
+        )
+        for paths, kept_s in (
+            (self.tombstones.iterdir(), TOMBSTONE_S),
+            (logs, TOMBSTONE_S),
+            (shared, SHARED_S),
+        ):
+            for path in list(paths):
+                if path.stat().st_mtime < now - kept_s:
+                    _remove(path)
+        for folder in list(self.places.logs.iterdir()):
+            with contextlib.suppress(OSError):  # There are logs in it.
+                folder.rmdir()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

@@ -1,40 +1,44 @@
-"""One attempt on this node: launch, lease, end, acknowledged completion.
+"""One attempt on this node: launch, end, acknowledged completion.
 
-Lease: the shim's deadline is the send time of the last *acknowledged* heartbeat plus TTL minus
-margin. A heartbeat that is answered NOT_FOUND means that the attempt was closed without us: its
-process is killed at once, and the pool and the workload are told what became of it.
+The shim enforces lease, timeout and stop orders. This is the second layer: a shim that does not do
+so in time is put down together with its payload.
 """
 
 import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
-from temporalio.service import RPCError
 
 from headbay.activities.executor.port import Executor, LaunchFailedError, Started
-from headbay.activities.executor.shim.family import Family
-from headbay.activities.executor.shim.kernel import boot_id, boottime_ns, start_ticks
+from headbay.activities.executor.records import CorruptRecordError
+from headbay.activities.executor.shim.family import KILL_WITHIN_S
+from headbay.activities.executor.shim.kernel import boottime_ns, process_stat, send_signal
 from headbay.domain.attempt import AttemptResult, LaunchSpec
 from headbay.domain.exchange import Grant
-from headbay.domain.lease import deadline_ns, heartbeat_interval_ms, margin_ms
 from headbay.domain.outcome import Isolation, Outcome
+from headbay.workers.node import adoption
+from headbay.workers.node.keeper import Keeper
 from headbay.workers.node.results import from_exit, without_exit
 from headbay.workers.node.spool import Entry, Spool, Token
 from headbay.workers.node.wire import TokenGoneError, Wire
-from headbay.workers.node.workspace import Kept, PreparationError, Workspace
+from headbay.workers.node.workspace import PreparationError, Workspace
 
 __all__ = ["Attempt", "Surroundings"]
 
 log = structlog.get_logger(__name__)
 
 LAUNCH_TRIES = 3
-BEGIN_WITHIN_S = 10.0
 POLL_S = 0.02
-LONGEST_POLL_S = 0.5
+KEEP_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
+STOPPED_SLACK_S = 1.0
+SLOW_SLACK_S = KILL_WITHIN_S + 2.0
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
 
 
 class Surroundings(Protocol):
@@ -59,19 +63,27 @@ class Surroundings(Protocol):
 
 
 class Attempt:
-    """One entry of the spool, from its order to the acknowledgement of its end."""
+    """One entry of the spool, from its order to the acknowledgement of its end.
+
+    Attributes:
+        phase: ``launching``, ``running`` or ``ended``; shown in the activity's heartbeats.
+        ended: Set once its process is proven gone.
+    """
 
     def __init__(self, entry: Entry, spec: LaunchSpec, token: Token, node: Surroundings) -> None:
         self.entry = entry
         self.spec = spec
         self.token = token
+        self.phase = "launching"
+        self.shim: Started | None = None
+        self.ended = asyncio.Event()
         self._node = node
         self._workspace = node.workspace(spec, entry.unit)
-        self._shim: Started | None = None
-        self._phase = "launching"
+        self._keeper = Keeper(self, node.wire)
         self._lost = False
         self._stop_reason: str | None = None
-        self._leased = asyncio.Event()
+        self._stopped_ns: int | None = None
+        self._went_ns: int | None = None
 
     # -- from outside --------------------------------------------------------------------------
 
@@ -95,53 +107,80 @@ class Attempt:
     @property
     def live(self) -> bool:
         """Whether its process is not proven gone; what is gone carries no resources any more."""
-        return self._phase != "ended"
+        return not self.ended.is_set()
+
+    @property
+    def began(self) -> bool:
+        """Whether its payload may have been executed."""
+        try:
+            return self.entry.read("begin.json") is not None
+        except CorruptRecordError:
+            return True
+
+    def presence_age_ms(self) -> int:
+        """How long ago the node's own presence was last acknowledged."""
+        return self._node.presence_age_ms()
 
     def replace_token(self, token: Token) -> None:
         """The order was delivered again: heartbeats and completion go to the new token."""
-        self.token = token
         self.entry.set_token(token)
+        self.token = token
+
+    def lose(self) -> None:
+        """Its activity was closed without this node: kill it at once."""
+        self._lost = True
+        self.stop("lease_lost")
 
     def stop(self, reason: str) -> None:
-        """End it: cancelled, preempted or lease_lost; the first reason stays, but for the last."""
+        """End it: cancelled, preempted or lease_lost; the first reason stays, but for the last.
+
+        The order reaches the shim as a file. If that cannot be written, the second layer acts.
+        """
+        if self.ended.is_set() or reason == self._stop_reason:
+            return
         if self._stop_reason is None or reason == "lease_lost":
             self._stop_reason = reason
-        self.entry.set_stop(self.spec.fence, reason)
-        self._poke()
-
-    def _poke(self) -> None:
-        """Let the shim look at its orders now."""
-        shim = self._shim
-        if shim is None or shim.pid == 0:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            fd = os.pidfd_open(shim.pid)
-            try:
-                if start_ticks(shim.pid) == shim.ticks:
-                    signal.pidfd_send_signal(fd, signal.SIGUSR1)
-            finally:
-                os.close(fd)
+            self._stopped_ns = self._stopped_ns or boottime_ns()
+        self._keeper.leased.set()
+        try:
+            self.entry.set_stop(self.spec.fence, reason)
+        except OSError as error:
+            log.error("stop.unwritten", unit=self.entry.unit, error=str(error))  # noqa: TRY400
+        if self.shim is not None and self.shim.pid != 0:
+            send_signal(self.shim.pid, self.shim.ticks, signal.SIGUSR1)
 
     # -- life ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Launch it, and see it through."""
-        keeper = asyncio.create_task(self._keep())
-        try:
+        async with self._kept():
             result = await self._launch()
             if result is None:
-                result = await self._await_end()
+                await self._gone()
+                result = await self._account()
             await self._close(result)
-        finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
 
-    async def adopt(self) -> None:
-        """Take over after a restart of the worker."""
-        keeper = asyncio.create_task(self._keep())
-        try:
-            result = await self._adopted()
+    async def adopt(self, excuse: str | None = None) -> None:
+        """Take over after a restart of the worker, or after its supervision broke.
+
+        Args:
+            excuse: Why nothing else than UNKNOWN can be told of its end.
+        """
+        async with self._kept():
+            if self.live:
+                await self._take_over()
+            result = (
+                await self._account()
+                if excuse is None
+                else self._no_exit(Outcome.UNKNOWN, excuse, began=True)
+            )
             await self._close(result)
+
+    @contextlib.asynccontextmanager
+    async def _kept(self) -> AsyncIterator[None]:
+        keeper = asyncio.create_task(self._keeper.keep())
+        try:
+            yield
         finally:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
@@ -151,32 +190,29 @@ class Attempt:
 
         Nothing is told to go before the first heartbeat was acknowledged.
         """
-        spec = self.spec
         try:
-            secrets = self._node.secrets(spec)
             nonce = await asyncio.to_thread(self._prepare)
+            await self._keeper.leased.wait()
+            secrets = await asyncio.to_thread(self._node.secrets, self.spec)
         except PreparationError as error:
             return self._no_exit(Outcome.EXEC_FAILED, str(error))
-        await self._leased.wait()
+        except OSError as error:
+            why = f"the node could not write its order: {error}"
+            return self._no_exit(Outcome.NOT_STARTED, why)
         why = "the launcher failed"
         for _ in range(LAUNCH_TRIES):
-            if self._lost or self._stop_reason is not None:
-                break
+            if self._stop_reason is not None:
+                outcome = adoption.OUTCOME_OF[self._stop_reason]
+                return self._no_exit(outcome, "ended before it was started")
             try:
-                self._shim = await self._node.executor.spawn(self.entry.folder)
-                self.entry.replace("shim", [self._shim.pid, self._shim.ticks])
-                self._phase = "running"
-                await self._node.executor.go(self._shim, nonce, secrets)
+                await self._start(nonce, secrets)
             except LaunchFailedError as error:
                 why = str(error)
                 log.warning("launch.failed", unit=self.entry.unit, error=why)
-                if self._shim is not None and await self._has_begun(self._shim):
+                if self.shim is not None and await self._has_begun(self.shim):
                     return None
             else:
                 return None
-        if self._stop_reason is not None or self._lost:
-            outcome = Outcome.LEASE_LOST if self._lost else _OUTCOMES[self._stop_reason or ""]
-            return self._no_exit(outcome, "ended before it was started")
         return self._no_exit(Outcome.NOT_STARTED, why)
 
     def _prepare(self) -> str:
@@ -191,68 +227,127 @@ class Attempt:
         }
         return self._node.spool.prepare(self.entry, launch)
 
+    async def _start(self, nonce: str, secrets: dict[str, str]) -> None:
+        """Spawn a shim, remember it, and only then let it go."""
+        executor = self._node.executor
+        shim = await executor.spawn(self.entry.folder)
+        try:
+            self.entry.set_shim(shim.pid, shim.ticks)
+        except OSError:
+            await executor.drop(shim)
+            raise
+        self.shim = shim
+        self.phase = "running"
+        self._went_ns = boottime_ns()
+        await executor.go(shim, nonce, secrets)
+
     async def _has_begun(self, shim: Started) -> bool:
         """Whether a shim that may or may not have heard *go* did; waits until one is sure."""
-        while start_ticks(shim.pid) == shim.ticks:
-            if self.entry.read("begin.json") is not None:
+        while adoption.alive(shim):
+            if self.began:
                 return True
             await asyncio.sleep(POLL_S)
-        return self.entry.read("begin.json") is not None
+        return self.began
 
-    async def _await_end(self) -> AttemptResult:
-        shim = self._shim
-        if shim is not None:
-            await self._gone(shim)
-        return await self._account()
+    async def _take_over(self) -> None:
+        """Wait until its shim is gone, if it has one.
 
-    async def _gone(self, shim: Started) -> None:
-        """Wait until the shim has left. A pidfd first, then its start time: pids are reused."""
-        if shim.pid == 0:
+        One that has not begun may have been told to go a moment ago: it is killed before anyone
+        says that it never began.
+        """
+        if self.entry.exists("exit.json"):
             return
-        try:
-            fd = os.pidfd_open(shim.pid)
-        except ProcessLookupError:
+        shim = self.shim or adoption.recorded_shim(self.entry)
+        if shim is None:
             return
-        loop = asyncio.get_running_loop()
-        left = asyncio.Event()
+        self.shim = shim
+        self.phase = "running"
+        if self._stop_reason is None and (reason := self.entry.stop_reason()) is not None:
+            self._stop_reason, self._stopped_ns = reason, boottime_ns()
+        if not self.began:
+            send_signal(shim.pid, shim.ticks, signal.SIGKILL)
+        self._went_ns = self._went_ns or boottime_ns()
+        await self._gone()
+
+    # -- end -----------------------------------------------------------------------------------
+
+    async def _gone(self) -> None:
+        """Wait until the shim has left; put it down if it does not do what it is for."""
+        shim = self.shim
+        if shim is None or shim.pid == 0:
+            return
+        left = asyncio.create_task(_left(shim))
         try:
-            if start_ticks(shim.pid) != shim.ticks:
-                return
-            loop.add_reader(fd, left.set)
-            await left.wait()
+            while not left.done():
+                due = self._due_ns()
+                wait = None if due is None else max(0.05, (due - boottime_ns()) / NS_PER_S)
+                await asyncio.wait([left], timeout=min(wait or 1.0, 1.0))
+                if not left.done() and self._overdue(shim):
+                    log.error("shim.overdue", unit=self.entry.unit, pid=shim.pid)
+                    await asyncio.to_thread(self._put_down, shim)
         finally:
-            loop.remove_reader(fd)
-            os.close(fd)
+            left.cancel()
+
+    def _due_ns(self) -> int | None:
+        """When the shim should have begun to kill, by what it was told; None if nothing is due."""
+        grace = self.spec.grace_ms * NS_PER_MS
+        due = []
+        if self._stopped_ns is not None:
+            due.append(self._stopped_ns + (0 if self._stop_reason == "lease_lost" else grace))
+        if self._keeper.deadline_ns is not None:
+            due.append(self._keeper.deadline_ns)
+        if self.spec.timeout_ms is not None and self._went_ns is not None:
+            due.append(self._went_ns + self.spec.timeout_ms * NS_PER_MS + grace)
+        return min(due, default=None)
+
+    def _overdue(self, shim: Started) -> bool:
+        """Whether it is too late: soon for a shim that is stopped, later for one that kills."""
+        due = self._due_ns()
+        if due is None:
+            return False
+        stat = process_stat(shim.pid)
+        slack = STOPPED_SLACK_S if stat is not None and stat[0] in "Tt" else SLOW_SLACK_S
+        return boottime_ns() >= due + int(slack * NS_PER_S)
+
+    def _put_down(self, shim: Started) -> None:
+        """The payload first, while the shim still holds it together; then the shim."""
+        try:
+            begin = self.entry.read("begin.json")
+        except CorruptRecordError:
+            begin = None
+        main = tuple(begin["main"]) if begin is not None else None
+        adoption.kill_rest(self.entry, main, (shim.pid, shim.ticks))
+        send_signal(shim.pid, shim.ticks, signal.SIGKILL)
 
     async def _account(self) -> AttemptResult:
-        """What the exit record says; without one, what can be proven."""
-        record = self.entry.read("exit.json")
-        if record is not None:
-            return await self._from_exit(record)
-        begin = self.entry.read("begin.json")
-        if begin is None:
-            return self._no_exit(Outcome.NOT_STARTED, "its supervisor left before it began")
-        if begin["boot_id"] != boot_id():
-            return self._no_exit(Outcome.NODE_LOST, "the machine was rebooted", began=True)
-        complete = await asyncio.to_thread(self._sweep)
-        return self._no_exit(
-            Outcome.SUPERVISOR_LOST,
-            "its supervisor died; what was left of it was killed",
-            began=True,
-            kill_incomplete=not complete,
-        )
-
-    def _sweep(self) -> bool:
-        """Kill what is left of this attempt; whether all of it is gone."""
-        return Family(self.entry.unit).end()
-
-    async def _from_exit(self, record: dict[str, Any]) -> AttemptResult:
-        result = from_exit(self.spec, record, self._node.isolation, self._log_path())
-        if result.outcome is not Outcome.SUCCEEDED:
+        """What can be proven now that its shim is gone, and what it left."""
+        proof = await asyncio.to_thread(adoption.prove, self.entry, self.entry.last_word)
+        self.phase = "ended"
+        self.ended.set()
+        if proof.exit is None:
+            return self._no_exit(
+                proof.outcome, proof.why, began=proof.began, kill_incomplete=proof.kill_incomplete
+            )
+        result = from_exit(self.spec, proof.exit, self._node.isolation, self._log_path())
+        if result.outcome is not Outcome.SUCCEEDED or not self._workspace.left_something():
             return result
-        if not self._workspace.left_something():
-            return result
-        kept: Kept = await asyncio.to_thread(self._workspace.keep)
+        return await self._with_what_it_left(result)
+
+    async def _with_what_it_left(self, result: AttemptResult) -> AttemptResult:
+        """Output and artifacts; success is told only once they are safe."""
+        for pause in (*KEEP_PAUSES_S, None):
+            try:
+                kept = await asyncio.to_thread(self._workspace.keep)
+            except OSError as error:
+                log.warning("keep.failed", unit=self.entry.unit, error=str(error))
+                if pause is None:
+                    why = f"what it left could not be kept: {error}"
+                    return result.model_copy(
+                        update={"outcome": Outcome.OUTPUT_CONTRACT_VIOLATION, "message": why}
+                    )
+                await asyncio.sleep(pause)
+            else:
+                break
         if kept.violation:
             return result.model_copy(
                 update={"outcome": Outcome.OUTPUT_CONTRACT_VIOLATION, "message": kept.violation}
@@ -262,70 +357,26 @@ class Attempt:
     def _no_exit(self, outcome: Outcome, why: str, **more: Any) -> AttemptResult:
         return without_exit(self.spec, outcome, why, self._node.isolation, **more)
 
-    async def _adopted(self) -> AttemptResult:
-        """1. It has ended; 2. its shim lives: go on; 3. what can be proven of the rest.
-
-        A shim without `begin` may have been told to go a moment ago: it is killed before anyone
-        says that it never began.
-        """
-        if self.entry.read("exit.json") is None:
-            row = self.entry.read("shim")
-            if row is not None:
-                shim = Started(*row)
-                alive = start_ticks(shim.pid) == shim.ticks
-                if alive and self.entry.read("begin.json") is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(shim.pid, signal.SIGKILL)
-                self._shim = shim
-                self._phase = "running"
-                await self._gone(shim)
-        return await self._account()
-
-    # -- lease ---------------------------------------------------------------------------------
-
-    async def _keep(self) -> None:
-        """Renew until the completion is acknowledged."""
-        interval = heartbeat_interval_ms(self.spec.lease_ms) / 1_000
-        while True:
-            pause = interval
-            try:
-                await self._renew()
-            except TokenGoneError:
-                self._lost = True
-                self._leased.set()
-                log.warning("lease.gone", unit=self.entry.unit)
-                self.stop("lease_lost")
-                return
-            except RPCError as error:
-                log.warning("lease.unanswered", unit=self.entry.unit, error=str(error))
-                pause = min(interval, 1.0)
-            await asyncio.sleep(pause)
-
-    async def _renew(self) -> None:
-        sent = boottime_ns()
-        details = {"phase": self._phase, "pid": self._shim.pid if self._shim else None}
-        beat = await self._node.wire.heartbeat(self.token.token, details)
-        if self._node.presence_age_ms() < self.spec.lease_ms:
-            ttl = self.spec.lease_ms
-            self.entry.set_lease(self.spec.fence, deadline_ns(sent, ttl, margin_ms(ttl)))
-            self._leased.set()
-        if beat.cancel_requested and self._stop_reason is None:
-            self.stop("cancelled")
-
-    # -- end -----------------------------------------------------------------------------------
-
     async def _close(self, result: AttemptResult) -> None:
         """Tell how it ended until somebody has acknowledged it; then remove it."""
-        self._phase = "ended"
+        self.phase = "ended"
+        self.ended.set()
         log.info("attempt.ended", unit=self.entry.unit, outcome=result.outcome)
-        try:
-            if not self._lost:
-                await self._node.wire.complete(self.token.token, result)
-        except TokenGoneError:
-            self._lost = True
-        if self._lost:
+        if self._lost or not await self._completed(result):
             await self._node.wire.tell_gone(self.spec.pool, result)
         await asyncio.to_thread(self._bury)
+
+    async def _completed(self, result: AttemptResult) -> bool:
+        """Complete its activity; False if that was closed before."""
+        while True:
+            token = self.token
+            try:
+                await self._node.wire.complete(token.token, result)
+            except TokenGoneError:
+                if self.token == token:
+                    return False
+            else:
+                return True
 
     def _log_path(self) -> str:
         spec = self.spec
@@ -337,8 +388,18 @@ class Attempt:
         self._node.spool.bury(self.entry, Path(self._log_path()))
 
 
-_OUTCOMES = {
-    "cancelled": Outcome.CANCELLED,
-    "preempted": Outcome.PREEMPTED,
-    "lease_lost": Outcome.LEASE_LOST,
-}
+async def _left(shim: Started) -> None:
+    """Wait until a shim is gone. A pidfd first, then its start time: pids are used again."""
+    try:
+        fd = os.pidfd_open(shim.pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    left = asyncio.Event()
+    try:
+        if adoption.alive(shim):
+            loop.add_reader(fd, left.set)
+            await left.wait()
+    finally:
+        loop.remove_reader(fd)
+        os.close(fd)

@@ -1,5 +1,6 @@
 """Where a payload runs and what it sees: directories, inputs, environment, output, artifacts."""
 
+import errno
 import json
 import os
 import shutil
@@ -7,18 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from headbay.activities.artifacts import ArtifactStore
 from headbay.activities.places import BadNameError, NodePlaces, Places, private
 from headbay.domain.attempt import (
     INLINE_OUTPUT_BYTES,
-    MAX_OUTPUT_BYTES,
     ArtifactsRef,
     LaunchSpec,
     OutputRef,
 )
 from headbay.domain.errors import HeadbayError
+from headbay.workers.node.output import BadOutputError, parse_output, read_output
+from headbay.workers.node.spool import SHARED_PREFIX
 
 __all__ = ["Kept", "PreparationError", "Workspace", "read_secrets"]
+
+log = structlog.get_logger(__name__)
 
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR")
 """The node worker's own environment that payloads may see. Nothing else of it: no PYTHON*, LD_*,
@@ -52,13 +58,17 @@ def read_secrets(spec: LaunchSpec, places: Places) -> dict[str, str]:
     """
     values: dict[str, str] = {}
     for variable, name in spec.secrets.items():
+        where = f"secret {name!r} (for {variable}) is not on node {spec.node!r}"
+        what = f"put its value into {places.secrets / name} (mode 0600) and retry"
         try:
-            values[variable] = places.secret(name).read_text().removesuffix("\n")
+            value = places.secret(name).read_text().removesuffix("\n")
         except (FileNotFoundError, BadNameError) as error:
-            raise PreparationError(
-                f"secret {name!r} (for {variable}) is not on node {spec.node!r}: put its value "
-                f"into {places.secrets / name} (mode 0600) and retry"
-            ) from error
+            raise PreparationError(f"{where}: {what}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise PreparationError(f"{where} readable ({type(error).__name__}): {what}") from error
+        if "\0" in value:
+            raise PreparationError(f"{where}: it holds a NUL byte, no environment can; {what}")
+        values[variable] = value
     return values
 
 
@@ -71,7 +81,7 @@ class Workspace:
         self._unit = unit
         self._spool = str(node.spool)
         self._private = node.work / unit
-        shared = node.work / f"shared.{spec.workload}"
+        shared = node.work / f"{SHARED_PREFIX}{spec.workload}"
         self.root = self._private / "work" if spec.workspace == "private" else shared
         self.output_file = self._private / "output.json"
         self.inputs_file = self._private / "inputs.json"
@@ -98,10 +108,10 @@ class Workspace:
                 "it, or an absolute path of the node"
             )
         try:
-            if self._private.exists():
-                shutil.rmtree(self._private)
+            _remove(self._private)
             private(self._private)
             private(self.root)
+            os.utime(self.root)  # A shared one is kept while it is used.
             if relative:
                 cwd.mkdir(parents=True, exist_ok=True)
             self._inputs()
@@ -115,10 +125,27 @@ class Workspace:
             if upstream.output is not None:
                 values[step] = json.loads(self._store.read(upstream.output))
             if upstream.artifacts is not None:
-                target = self.root / "inputs" / step
-                shutil.rmtree(target, ignore_errors=True)
-                self._store.materialise(self._store.manifest(upstream.artifacts), target)
+                self._materialise(step, upstream.artifacts)
         self.inputs_file.write_text(json.dumps(values))
+
+    def _materialise(self, step: str, manifest: str) -> None:
+        """Put an upstream's artifacts under ``inputs/<step>/``, whole or not at all.
+
+        In a shared workspace a sibling may be reading them already: they are the same.
+        """
+        target = self.root / "inputs" / step
+        if target.parent.is_symlink():
+            raise PreparationError("the workspace's `inputs` is a symbolic link: remove it")
+        if target.is_dir():
+            return
+        draft = self._private / "inputs" / step
+        self._store.materialise(self._store.manifest(manifest), draft)
+        private(target.parent)
+        try:
+            draft.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise  # Otherwise a sibling was quicker.
 
     def _environment(self) -> dict[str, str]:
         spec = self._spec
@@ -144,31 +171,29 @@ class Workspace:
 
     def left_something(self) -> bool:
         """Whether there is anything to keep."""
-        return bool(self._spec.artifacts) or self.output_file.exists()
+        return bool(self._spec.artifacts) or os.path.lexists(self.output_file)
 
     def keep(self) -> Kept:
-        """Put output and artifacts of a successful payload into the store."""
+        """Put output and artifacts of a successful payload into the store.
+
+        Raises:
+            OSError: The store could not be written to.
+        """
         spec = self._spec
         output: OutputRef | None = None
-        if self.output_file.exists():
-            size = self.output_file.stat().st_size
-            if size > MAX_OUTPUT_BYTES:
-                return Kept(
-                    violation=f"the output has {size} bytes, more than {MAX_OUTPUT_BYTES}; keep "
-                    "large results as artifacts"
+        try:
+            raw = read_output(self.output_file)
+            if raw is not None:
+                value = parse_output(raw)
+                inline = len(raw) <= INLINE_OUTPUT_BYTES
+                output = OutputRef(
+                    sha256=self._store.put_bytes(raw),
+                    size_bytes=len(raw),
+                    inline=inline,
+                    value=value if inline else None,
                 )
-            raw = self.output_file.read_bytes()
-            try:
-                value = json.loads(raw, parse_constant=_no_constant)
-            except (ValueError, RecursionError) as error:
-                return Kept(violation=f"the file $HEADBAY_OUTPUT is not JSON: {error}")
-            inline = size <= INLINE_OUTPUT_BYTES
-            output = OutputRef(
-                sha256=self._store.put_bytes(raw),
-                size_bytes=size,
-                inline=inline,
-                value=value if inline else None,
-            )
+        except BadOutputError as error:
+            return Kept(violation=str(error))
         artifacts: ArtifactsRef | None = None
         if spec.artifacts:
             try:
@@ -184,8 +209,22 @@ class Workspace:
 
     def remove(self) -> None:
         """Remove what belongs to this attempt alone; a shared workspace stays for its siblings."""
-        shutil.rmtree(self._private, ignore_errors=True)
+        try:
+            _remove(self._private)
+        except OSError as error:
+            log.warning("workspace.kept", folder=str(self._private), error=str(error))
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+def _remove(folder: Path) -> None:
+    """Remove a folder of a payload, which may have made parts of it unwritable to its owner."""
+    if not folder.exists():
+        return
+    try:
+        shutil.rmtree(folder)
+    except PermissionError:
+        folder.chmod(0o700)
+        for above, names, _ in os.walk(folder):  # lists a folder only after its parent's turn
+            for path in (Path(above, name) for name in names):
+                if not path.is_symlink():
+                    path.chmod(0o700)
+        shutil.rmtree(folder)

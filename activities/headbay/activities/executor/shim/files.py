@@ -59,7 +59,7 @@ def write_durably(directory: str, name: str, record: "dict[str, Any]") -> None:
         OSError: The disk is full or broken.
     """
     body = json.dumps(record, separators=(",", ":")).encode()
-    text = json.dumps({"crc": zlib.crc32(body), "body": record}, separators=(",", ":")).encode()
+    text = b'{"crc":%d,"body":%b}' % (zlib.crc32(body), body)
     path = os.path.join(directory, name)
     temporary = f"{path}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,111 @@
+"""What can be proven of an attempt: how it ended, or that it never began, or only that it may have.
+
+The order of the proofs, first match:
+  1. an exit record: what it says (a damaged one: UNKNOWN, never success);
+  2. no begin record: the payload was never executed, since it is durable before exec;
+  3. a begin record of another boot: the machine was lost with it;
+  4. a begin record of this boot, and no shim: what is left is killed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from headbay.activities.executor.port import Started
+from headbay.activities.executor.records import CorruptRecordError
+from headbay.activities.executor.shim.family import Family
+from headbay.activities.executor.shim.kernel import boot_id, start_ticks
+from headbay.domain.outcome import Outcome
+from headbay.workers.node.spool import Entry
+
+__all__ = ["OUTCOME_OF", "Proof", "alive", "kill_rest", "prove", "recorded_shim"]
+
+OUTCOME_OF = {
+    "cancelled": Outcome.CANCELLED,
+    "preempted": Outcome.PREEMPTED,
+    "lease_lost": Outcome.LEASE_LOST,
+}
+"""What a stop order ends an attempt with."""
+
+
+class Proof:
+    """What is known of an attempt whose shim is gone.
+
+    Attributes:
+        exit: Its exit record, if there is a whole one.
+        outcome, why, began, kill_incomplete: Without an exit record.
+    """
+
+    def __init__(
+        self,
+        outcome: Outcome = Outcome.UNKNOWN,
+        why: str = "",
+        *,
+        began: bool = False,
+        kill_incomplete: bool = False,
+        exit_record: dict[str, Any] | None = None,
+    ) -> None:
+        self.outcome = outcome
+        self.why = why
+        self.began = began
+        self.kill_incomplete = kill_incomplete
+        self.exit = exit_record
+
+
+def recorded_shim(entry: Entry) -> Started | None:
+    """The shim that was started for an entry; None if there was none in this boot.
+
+    Pids and start times are used again after a boot, and alike: a boot has much the same
+    processes at much the same times.
+    """
+    row = entry.read("shim")
+    if row is None or row["boot_id"] != boot_id():
+        return None
+    return Started(row["pid"], row["ticks"])
+
+
+def alive(shim: Started) -> bool:
+    """Whether this very process runs."""
+    return shim.pid != 0 and start_ticks(shim.pid) == shim.ticks
+
+
+def prove(  # noqa: PLR0911 - one return a proof, in the order above
+    entry: Entry, last_word: Callable[[], str]
+) -> Proof:
+    """What can be proven now that the shim is gone. May take as long as the kill of a tree.
+
+    Args:
+        entry: The attempt's entry.
+        last_word: What the shim said last, for people.
+    """
+    try:
+        record = entry.read("exit.json")
+    except CorruptRecordError as error:
+        return Proof(Outcome.UNKNOWN, f"its exit record is damaged: {error}", began=True)
+    if record is not None:
+        return Proof(exit_record=record)
+    try:
+        begin = entry.read("begin.json")
+    except CorruptRecordError as error:
+        complete = kill_rest(entry, None)
+        why = f"it began, and its records are damaged: {error}"
+        return Proof(Outcome.UNKNOWN, why, began=True, kill_incomplete=not complete)
+    if begin is None:
+        reason = entry.stop_reason()
+        if reason is not None:
+            return Proof(OUTCOME_OF[reason], "ended before it was started")
+        return Proof(Outcome.NOT_STARTED, f"its supervisor left before it began{last_word()}")
+    if begin["boot_id"] != boot_id():
+        return Proof(Outcome.NODE_LOST, "the machine was rebooted", began=True)
+    return Proof(
+        Outcome.SUPERVISOR_LOST,
+        f"its supervisor died; what was left of it was killed{last_word()}",
+        began=True,
+        kill_incomplete=not kill_rest(entry, tuple(begin["main"])),
+    )
+
+
+def kill_rest(
+    entry: Entry, main: tuple[int, int] | None, shim: tuple[int, int] | None = None
+) -> bool:
+    """Kill what is left of an attempt; whether all of it is gone."""
+    return Family(entry.unit, shim=shim, main=main).end()
