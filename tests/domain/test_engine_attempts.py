@@ -194,6 +194,19 @@ def test_a_lease_timer_that_fires_early_frees_nothing():
     assert desk.released == {spec.allocation}
 
 
+def test_an_unproven_closure_told_twice_neither_extends_the_wait_nor_reopens_an_end():
+    desk = Desk(dag("a"))
+    desk.grant("a")
+    spec = desk.lose("a")
+    due = desk.timers[LEASE, "a"].at_ms
+    desk.now_ms += 5_000
+    assert desk.tell(ClosedUnproven("a", 1, spec.fence)) == []
+    assert desk.timers[LEASE, "a"].at_ms == due
+    desk.lease_out("a")
+    assert desk.tell(ClosedUnproven("a", 1, spec.fence)) == []
+    assert desk.state("a") == "PENDING"
+
+
 @pytest.mark.parametrize("how", ["gone", "late_exit"])
 def test_a_proof_ends_the_doubt_at_once(how):
     desk = Desk(dag("a"))
@@ -292,6 +305,28 @@ def test_a_late_exit_is_refused_once_a_newer_fence_was_granted():
     desk.late_exit(spec, Outcome.SUCCEEDED)
     assert desk.state("a") == "RUNNING"
     assert desk.step("a").attempts[0].outcome == "LEASE_LOST"
+
+
+def test_a_late_exit_is_refused_even_if_the_newer_attempt_was_lost_as_well():
+    desk, spec = lost()
+    desk.fire(RETRY, "a")
+    desk.grant("a")
+    desk.lose("a")
+    desk.lease_out("a")
+    desk.late_exit(spec, Outcome.SUCCEEDED)
+    assert desk.state("a") == "PENDING"
+
+
+def test_a_corrected_end_is_counted_once():
+    desk = Desk(dag("a"))
+    for _ in range(8):
+        desk.run("a", Outcome.SUPERVISOR_LOST)
+        desk.fire(RETRY, "a")
+    spec = desk.grant("a")
+    desk.lose("a")
+    desk.lease_out("a")
+    desk.late_exit(spec, Outcome.SUPERVISOR_LOST)
+    assert desk.state("a") == "PENDING", "that is the ninth node fault, not the tenth"
 
 
 def test_a_late_failure_is_decided_as_a_failure():

@@ -15,13 +15,12 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
 )
 from support.engine import Desk, dag, step
 
 from headbay.domain.dag import Backoff, RetryPolicy
-from headbay.domain.lifecycle import StepState
+from headbay.domain.lifecycle import TERMINAL_STEP_STATES, StepState
 from headbay.domain.outcome import Outcome
 from headbay.domain.workload import Machine
 from headbay.domain.workload.events import (
@@ -41,6 +40,7 @@ from headbay.domain.workload.events import (
 )
 from headbay.domain.workload.instructions import TimerKind
 
+ATTEMPTS = st.integers(0, 4)
 OUTCOMES = st.sampled_from(list(Outcome))
 ENDS = st.sampled_from([Outcome.SUCCEEDED, Outcome.FAILED, *Outcome])
 NODE_WORDS = st.sampled_from(
@@ -62,7 +62,7 @@ POLICIES = st.builds(
 @st.composite
 def dags(draw, most: int = 40):
     """A random DAG; edges go from earlier to later steps or, half of the time, the other way."""
-    size = draw(st.integers(1, most))
+    size = draw(st.integers(1, 4) | st.integers(3, most))
     names = [f"s{i}" for i in range(size)]
     steps = [
         step(
@@ -136,205 +136,208 @@ class AnyLife(RuleBasedStateMachine):
     def begin(self, dag, workload):
         self.desk = Desk(dag, workload)
 
-    def pick(self, data, found, label):
+    def pick(self, data, found, label="step"):
         return data.draw(st.sampled_from(sorted(found)), label=label)
 
-    def pick_process(self, data, *, is_open=None):
-        found = {
-            p.spec.step for p in self.desk.alive.values() if is_open is None or p.open is is_open
-        }
-        return self.desk.process(self.pick(data, found, "step"))
+    def running(self, *, is_open: bool):
+        if self.desk is None:
+            return []
+        return [p.spec for p in self.desk.alive.values() if p.open is is_open]
 
-    def has(self, *, is_open: bool) -> bool:
-        return self.desk is not None and any(p.open is is_open for p in self.desk.alive.values())
+    def pick_spec(self, data, *, is_open: bool):
+        name = self.pick(data, [spec.step for spec in self.running(is_open=is_open)])
+        return self.desk.process(name).spec
 
-    # -- the pool ------------------------------------------------------------------------------
+    # -- what goes on --------------------------------------------------------------------------
 
-    @precondition(lambda self: self.desk is not None and self.desk.requests)
-    @rule(data=st.data(), many=st.booleans())
-    def grant(self, data, many):
-        names = self.desk.requested() if many else [self.pick(data, self.desk.requested(), "step")]
-        for name in names:
-            if name in self.desk.requested():
-                self.past.append(self.desk.grant(name))
-
-    @precondition(lambda self: self.desk is not None and self.desk.requests)
     @rule(data=st.data())
-    def refuse(self, data):
-        name = self.pick(data, self.desk.requested(), "step")
-        attempt = next(a for n, a in self.desk.requests if n == name)
-        del self.desk.requests[name, attempt]
-        self.desk.tell(Refused(name, attempt, "EXCEEDS_EVERY_NODE", "too large"))
+    def go_on(self, data):
+        """One thing that the world may do; drawn here, since rules cannot be weighted."""
+        desk = self.desk
+        can = ["live_again"] if desk.finished is not None else []
+        if desk.requests:
+            can += ["grant_all", "grant_all", "grant_one"]
+        if self.running(is_open=True):
+            can += ["end", "end", "end", "lose", "lose", "never_start", "prove"]
+        if self.running(is_open=False):
+            can += ["end_doubt"] * 5
+        if desk.timers:
+            can += ["timer_fires"] * 3
+        can += ["time_passes"]
+        getattr(self, data.draw(st.sampled_from(can), label="do"))(data)
 
-    @rule(index=st.integers(0, 39), attempt=st.integers(1, 4), age=st.integers(-5, 1))
-    def grant_that_nobody_waits_for(self, index, attempt, age):
-        name = f"s{index}"
-        if (name, attempt) in self.desk.requests:
-            return
-        fence = None if age > 0 else self.desk.fence - 10_000_000 + age
-        grant = self.desk.make_grant(name, attempt, fence)
-        if grant.allocation not in self.desk.grants:
-            self.desk.deliver(grant)
-            assert grant.allocation in self.desk.released
-
-    @precondition(lambda self: self.desk is not None and self.desk.requests)
     @rule(data=st.data())
-    def stale_grant_for_a_request(self, data):
-        name, attempt = self.pick(data, list(self.desk.requests), "request")
-        known = self.desk.machine._books.find(name).fence
-        if known:
-            grant = self.desk.make_grant(name, attempt, known - 1)
-            if grant.allocation not in self.desk.grants:
-                self.desk.deliver(grant)
-                assert (name, attempt) in self.desk.requests
+    def go_on_and_on(self, data):
+        for _ in range(3):
+            self.go_on(data)
 
-    @precondition(lambda self: self.past)
-    @rule(data=st.data())
-    def same_grant_again(self, data):
-        spec = data.draw(st.sampled_from(self.past))
-        self.desk.tell(Granted(self.desk.grants[spec.allocation]))
+    def live_again(self, data):
+        """This life is over; use the rest of the steps for another."""
+        self.check_decisions()
+        self.past = []
+        self.desk = Desk(data.draw(dags()))
 
-    @precondition(lambda self: self.desk is not None and self.desk.requests)
-    @rule(data=st.data())
-    def granted_to_a_node_that_died(self, data):
-        name, attempt = self.pick(data, list(self.desk.requests), "request")
-        grant = self.desk.make_grant(name, attempt)
-        spec = _spec_of(grant)
-        del self.desk.requests[name, attempt]
-        self.desk.tell(Gone(self.desk.result(spec, Outcome.NODE_LOST)))
-        assert (name, attempt) in self.desk.requests
-
-    @rule()
-    def restart_pool(self):
-        self.desk.requests.clear()
-        self.desk.tell(PoolRestarted())
-
-    # -- the node ------------------------------------------------------------------------------
-
-    @precondition(lambda self: self.has(is_open=True))
-    @rule(data=st.data(), outcome=ENDS)
-    def end(self, data, outcome):
-        self.desk.end(self.pick_process(data, is_open=True).spec.step, outcome)
-
-    @precondition(lambda self: self.has(is_open=True))
-    @rule()
-    def end_all(self):
-        for process in list(self.desk.alive.values()):
-            if process.open:
-                self.desk.end(process.spec.step)
-
-    @precondition(lambda self: self.has(is_open=True))
-    @rule(data=st.data())
-    def never_start(self, data):
-        self.desk.never_started(self.pick_process(data, is_open=True).spec.step)
-
-    @precondition(lambda self: self.has(is_open=True))
-    @rule(data=st.data())
-    def lose(self, data):
-        self.desk.lose(self.pick_process(data, is_open=True).spec.step)
-
-    @precondition(lambda self: self.has(is_open=False))
-    @rule(data=st.data())
-    def lease_runs_out(self, data):
-        self.desk.lease_out(self.pick_process(data, is_open=False).spec.step)
-
-    @precondition(lambda self: self.has(is_open=False))
-    @rule(data=st.data())
-    def lease_timer_fires_early(self, data):
-        spec = self.pick_process(data, is_open=False).spec
-        self.desk.tell(LeaseRanOut(spec.step, spec.attempt, spec.fence))
-
-    @precondition(lambda self: self.has(is_open=True) or self.has(is_open=False))
-    @rule(data=st.data(), outcome=NODE_WORDS, late=st.booleans())
-    def proof(self, data, outcome, late):
-        spec = self.pick_process(data).spec
-        (self.desk.late_exit if late else self.desk.gone)(spec, outcome)
-
-    @precondition(lambda self: self.past)
-    @rule(data=st.data(), outcome=NODE_WORDS, kind=st.sampled_from([Closed, Gone, LateExit]))
-    def word_on_the_past(self, data, outcome, kind):
-        spec = data.draw(st.sampled_from(self.past))
-        if spec.allocation not in self.desk.alive:
-            self.desk.tell(kind(self.desk.result(spec, outcome)))
-
-    @precondition(lambda self: self.past)
-    @rule(data=st.data(), offset=st.sampled_from([-7_000_000, 7_000_000]), outcome=OUTCOMES)
-    def event_with_another_fence(self, data, offset, outcome):
-        spec = data.draw(st.sampled_from(self.past))
-        spec = spec.model_copy(update={"fence": spec.fence + offset})
-        if self.desk.machine._books.find(spec.step).state is StepState.QUEUED:
-            return  # There, Gone of a higher fence means a grant that never arrived.
-        result = self.desk.result(spec, outcome)
-        assert self.desk.tell(Started()) == [], "a repeat, so that both dumps are of the same time"
-        before = self.desk.machine.dump()
-        for event in (
-            Closed(result),
-            Gone(result),
-            LateExit(result),
-            NeverStarted(spec.step, spec.attempt, spec.fence),
-            ClosedUnproven(spec.step, spec.attempt, spec.fence),
-            LeaseRanOut(spec.step, spec.attempt, spec.fence),
-        ):
-            assert self.desk.tell(event) == []
-        assert self.desk.machine.dump() == before
-
-    # -- time ----------------------------------------------------------------------------------
-
-    @precondition(lambda self: self.desk is not None and self.desk.timers)
-    @rule(data=st.data())
-    def timer_fires(self, data):
-        kind, name = self.pick(data, list(self.desk.timers), "timer")
-        if kind is TimerKind.LEASE or self.desk.timers[kind, name].at_ms <= self._kills():
-            self.desk.fire(kind, name)
+    def time_passes(self, data):
+        ms = data.draw(st.sampled_from([1, 1_000, 30_000]), label="ms")
+        if self.desk.now_ms + ms <= self._kills():
+            self.desk.now_ms += ms
 
     def _kills(self) -> int:
         """Up to when time may pass without a doubtful process's being killed first."""
         dead = [p.dead_ms for p in self.desk.alive.values() if p.dead_ms is not None]
         return min(dead, default=1 << 60) - 1
 
-    @rule(ms=st.sampled_from([0, 1, 1_000, 30_000]))
-    def time_passes(self, ms):
-        if self.desk.now_ms + ms <= self._kills():
-            self.desk.now_ms += ms
+    def grant_one(self, data):
+        self.past.append(self.desk.grant(self.pick(data, self.desk.requested())))
 
-    @rule(index=st.integers(0, 39), attempt=st.integers(0, 3))
-    def timers_that_nobody_armed(self, index, attempt):
-        name = f"s{index}"
-        if not any(n == name for _, n in self.desk.timers):
-            assert self.desk.tell(RetryDue(name, attempt)) == []
-            assert self.desk.tell(QueueTimedOut(name, attempt)) == []
+    def grant_all(self, _data):
+        for name in self.desk.requested():
+            self.past.append(self.desk.grant(name))
 
-    # -- people and runs -----------------------------------------------------------------------
+    def end(self, data):
+        self.desk.end(self.pick_spec(data, is_open=True).step, data.draw(ENDS))
 
-    @rule(by=st.sampled_from(["ann", "bob"]), really=st.integers(0, 3))
-    def cancel(self, by, really):
-        if not really:
-            over = self.desk.finished is not None
-            assert self.desk.cancel(by).accepted is not over
+    def lose(self, data):
+        self.desk.lose(self.pick_spec(data, is_open=True).step)
 
-    @rule(data=st.data(), verdict=st.sampled_from(["retry", "success", "failure", "maybe"]))
-    def resolve(self, data, verdict):
-        states = self.desk.states()
-        open_ = [n for n, s in states.items() if s == "UNRESOLVED"]
-        name = self.pick(data, open_ or states, "step")
-        accepted = self.desk.resolve(name, verdict).accepted
-        assert not accepted or name in open_
+    def never_start(self, data):
+        self.desk.never_started(self.pick_spec(data, is_open=True).step)
 
-    @precondition(lambda self: self.desk is not None and self.desk.finished is None)
-    @rule(drained=st.booleans())
-    def continue_as_new(self, drained):
-        if drained:
+    def prove(self, data):
+        """Of an activity that is still open, as far as the workload knows."""
+        spec = self.pick_spec(data, is_open=True)
+        tell = data.draw(st.sampled_from([self.desk.gone, self.desk.late_exit]))
+        tell(spec, data.draw(NODE_WORDS))
+
+    def end_doubt(self, data):
+        spec = self.pick_spec(data, is_open=False)
+        held = (spec.step, spec.attempt, spec.fence)
+        match data.draw(st.sampled_from(["lease", "early", "again", "late_exit", "gone"])):
+            case "lease":
+                self.desk.lease_out(spec.step)
+            case "early":
+                self.desk.tell(LeaseRanOut(*held))
+            case "again":
+                assert self.desk.tell(ClosedUnproven(*held)) == []
+            case how:
+                getattr(self.desk, how)(spec, data.draw(NODE_WORDS))
+
+    def timer_fires(self, data):
+        kind, name = self.pick(data, list(self.desk.timers), "timer")
+        if kind is TimerKind.LEASE or self.desk.timers[kind, name].at_ms <= self._kills():
+            self.desk.fire(kind, name)
+
+    # -- what seldom happens -------------------------------------------------------------------
+
+    @rule(data=st.data())
+    def surprise(self, data):
+        can = ["resolve", "continue_as_new", "continue_as_new", "cancel"]
+        if self.desk.requests:
+            can += ["pool_says_no"] * 8
+        if self.past:
+            can += ["word_on_the_past"] * 20
+        if "UNRESOLVED" in self.desk.states().values():
+            can += ["resolve"] * 6
+        getattr(self, data.draw(st.sampled_from(can), label="do"))(data)
+
+    def cancel(self, data):
+        over = self.desk.finished is not None
+        by = data.draw(st.sampled_from(["ann", "bob"]), label="by")
+        assert self.desk.cancel(by).accepted is not over
+
+    def continue_as_new(self, data):
+        if data.draw(st.booleans(), label="drained"):
             self.desk.tell(DrainStarted())
             assert not self.desk.requests
-            for process in list(self.desk.alive.values()):
-                if process.open:
-                    self.desk.end(process.spec.step)
+            for spec in self.running(is_open=True):
+                self.desk.end(spec.step)
         if self.desk.finished is None:
             self.desk.continue_as_new()
 
-    @rule()
-    def start_again(self):
-        assert self.desk.tell(Started()) == []
+    def resolve(self, data):
+        states = self.desk.states()
+        open_ = [n for n, s in states.items() if s == "UNRESOLVED"]
+        verdict = data.draw(st.sampled_from(["retry", "success", "failure", "maybe"]))
+        name = self.pick(data, open_ or states)
+        accepted = self.desk.resolve(name, verdict).accepted
+        assert not accepted or (name in open_ and verdict != "maybe")
+
+    def pool_says_no(self, data):
+        desk = self.desk
+        name, attempt = self.pick(data, list(desk.requests), "request")
+        known = desk.machine._books.find(name).fence
+        what = data.draw(st.sampled_from(["refused", "stale", "stale", "died", "died"]))
+        if what == "refused":
+            del desk.requests[name, attempt]
+            desk.tell(Refused(name, attempt, "EXCEEDS_EVERY_NODE", "too large"))
+        elif what == "died":
+            spec = _spec_of(desk.make_grant(name, attempt))
+            del desk.requests[name, attempt]
+            desk.tell(Gone(desk.result(spec, Outcome.NODE_LOST)))
+            assert (name, attempt) in desk.requests
+        elif known and f"default-{known - 1}" not in desk.grants:
+            desk.deliver(desk.make_grant(name, attempt, known - 1))
+            assert (name, attempt) in desk.requests
+
+    def word_on_the_past(self, data):
+        """Late, doubled or outdated; after a newer grant it changes nothing."""
+        spec = data.draw(st.sampled_from(self.past))
+        kind = data.draw(st.sampled_from([Closed, Gone, LateExit]))
+        if spec.allocation not in self.desk.alive:
+            newer = [p for p in self.past if p.step == spec.step and p.fence > spec.fence]
+            before = self.desk.machine.status
+            self.desk.tell(kind(self.desk.result(spec, data.draw(NODE_WORDS))))
+            assert not newer or self.desk.machine.status == before
+
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(["stray", "twice", "other fence", "timers", "pool", "started"]),
+    )
+    def noise(self, data, what):
+        """What must not change anything, but for giving back what nobody waits for."""
+        desk = self.desk
+        before = (desk.machine.status, desk.machine.holds())
+        match what:
+            case "stray":
+                name = self.pick(data, desk.states())
+                waits = {n for n, _ in desk.requests}
+                grant = desk.make_grant(name, 99 if name in waits else data.draw(ATTEMPTS))
+                desk.deliver(grant)
+                assert grant.allocation in desk.released
+            case "twice" if self.past:
+                spec = data.draw(st.sampled_from(self.past))
+                desk.tell(Granted(desk.grants[spec.allocation]))
+            case "other fence" if self.past:
+                self._other_fence(data.draw(st.sampled_from(self.past)), data.draw(OUTCOMES))
+            case "timers":
+                name = self.pick(data, desk.states())
+                if not any(n == name for _, n in desk.timers):
+                    assert desk.tell(RetryDue(name, data.draw(ATTEMPTS))) == []
+                    assert desk.tell(QueueTimedOut(name, data.draw(ATTEMPTS))) == []
+            case "pool":
+                desk.requests.clear()
+                desk.tell(PoolRestarted())
+            case "started":
+                assert desk.tell(Started()) == []
+        assert (desk.machine.status, desk.machine.holds()) == before
+
+    def _other_fence(self, spec, outcome):
+        desk = self.desk
+        queued = desk.machine._books.find(spec.step).state is StepState.QUEUED
+        # While a request waits, the end of a higher fence means a grant that never arrived.
+        for offset in (-7_000_000,) if queued else (-7_000_000, 7_000_000):
+            other = spec.model_copy(update={"fence": spec.fence + offset})
+            held = (other.step, other.attempt, other.fence)
+            result = desk.result(other, outcome)
+            for event in (
+                Closed(result),
+                Gone(result),
+                LateExit(result),
+                NeverStarted(*held),
+                ClosedUnproven(*held),
+                LeaseRanOut(*held),
+            ):
+                assert desk.tell(event) == []
 
     # -- always --------------------------------------------------------------------------------
 
@@ -345,11 +348,21 @@ class AnyLife(RuleBasedStateMachine):
             unresolved = "UNRESOLVED" in desk.states().values()
             assert desk.requests or desk.alive or desk.timers or unresolved
 
+    @invariant()
+    def nothing_is_begun_after_a_cancel(self):
+        desk = self.desk
+        if desk is not None and desk.machine.status.cancel is not None:
+            assert not desk.requests
+            assert set(desk.states().values()) <= {"RUNNING", *TERMINAL_STEP_STATES}
+
     def teardown(self):
         if self.desk is not None:
             settle_all(self.desk)
-            told = "\n".join(repr(i) for event, _, i in self.desk.log if event is not None)
-            assert decisions(self.desk) == told
+            self.check_decisions()
+
+    def check_decisions(self):
+        told = "\n".join(repr(i) for event, _, i in self.desk.log if event is not None)
+        assert decisions(self.desk) == told
 
 
 def _spec_of(grant):
@@ -365,7 +378,7 @@ def _spec_of(grant):
 
 
 TestAnyLife = AnyLife.TestCase
-TestAnyLife.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestAnyLife.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 
 
 @settings(max_examples=60, deadline=None)

@@ -310,6 +310,26 @@ def test_a_cancel_survives_the_change_of_runs():
     assert desk.finished.status == "CANCELLED"
 
 
+def test_a_stop_after_failure_survives_the_change_of_runs():
+    desk = Desk(dag("a", "bad", on_failure="stop"))
+    desk.grant("a")
+    desk.lose("a")
+    desk.run("bad", Outcome.FAILED)
+    desk.tell(DrainStarted())
+    desk.continue_as_new()
+    desk.lease_out("a")
+    assert desk.state("a") == "SKIPPED"
+    assert desk.finished.status == "FAILED"
+
+
+def test_the_node_of_a_shared_workspace_survives_the_change_of_runs():
+    desk = Desk(dag("a", "b", workspace="shared"))
+    desk.run("a")
+    desk.tell(DrainStarted())
+    desk.continue_as_new()
+    assert desk.requests["b", 1].node == "n1"
+
+
 def test_a_packed_state_is_small():
     names = [f"s{i}" for i in range(1_000)]
     machine = Machine.new("w", dag(*names), 0)

@@ -140,7 +140,7 @@ def test_a_violated_output_contract_is_retried_only_if_asked_for():
     assert decide(violation, max_attempts=9, when=[violation]).verdict is Verdict.RETRY
 
 
-@pytest.mark.parametrize("outcome", [*NODE_FAULTS, Outcome.PREEMPTED])
+@pytest.mark.parametrize("outcome", [*sorted(NODE_FAULTS), Outcome.PREEMPTED])
 def test_what_is_not_the_steps_fault_is_repeated_whatever_max_attempts_and_when_say(outcome):
     assert decide(outcome, max_attempts=1, when=[]).verdict is Verdict.RETRY
 
@@ -154,7 +154,9 @@ def test_node_faults_and_preemptions_have_bounds_of_their_own():
     assert (over.verdict, over.reason) == (Verdict.FAIL, "PREEMPTIONS_EXHAUSTED")
 
 
-@pytest.mark.parametrize("outcome", set(Outcome) - {Outcome.SUCCEEDED, Outcome.CANCELLED})
+@pytest.mark.parametrize(
+    "outcome", [o for o in Outcome if o not in {Outcome.SUCCEEDED, Outcome.CANCELLED}]
+)
 def test_under_repeat_never_nothing_that_may_have_begun_is_repeated(outcome):
     decision = decide(outcome, repeat="never", began=True, max_attempts=100, when=list(Outcome))
     expected = {**dict.fromkeys(NODE_FAULTS, "UNRESOLVED"), Outcome.PREEMPTED: "UNRESOLVED"}

@@ -85,6 +85,26 @@ def test_an_equal_seq_is_answered_with_the_stored_answer_and_a_lower_one_with_no
     assert say(machine, ask()).grants == []
 
 
+def test_an_equal_seq_that_tells_another_story_is_heard_too():
+    """A workflow task that was lost after the pool heard from it is taken anew with more in it."""
+    machine = pool(report(cpu=2000))
+    a, b = say(machine, ask(steps=("a", "b"))).grants
+    say(machine, ask(seq=2, steps=("c",), releases=[a.allocation]))
+    answer = say(machine, ask(seq=2, steps=("c", "d"), releases=[a.allocation, b.allocation]))
+    assert sorted(g.step for g in answer.grants) == ["c", "d"]
+    assert machine.books.nodes["n1"].used == {"cpu": 2000}
+
+
+def test_the_last_word_frees_what_was_granted_to_a_telling_that_was_lost():
+    machine = pool(report())
+    (a,) = say(machine, ask()).grants
+    say(machine, ask(seq=2, steps=("lost",), releases=[a.allocation]))
+    assert machine.books.allocations
+    say(machine, ask(seq=2, steps=(), releases=[a.allocation], done=True))
+    assert not machine.books.allocations
+    assert not machine.books.workloads
+
+
 def test_what_does_not_fit_waits_and_is_delivered_when_capacity_is_released():
     machine = pool(report(cpu=1000))
     (first,) = say(machine, ask("w1")).grants

@@ -53,6 +53,9 @@ FORBIDDEN: list[tuple[ModuleType | type, tuple[str, ...]]] = [
     (socket.socket, ("__init__",)),
 ]
 
+BESIDE = ("importlib", "_frozen_importlib", "hypothesis", "_pytest", "pytest_timeout")
+"""What may run on top of domain code without being its deed: imports, tracers, alarms."""
+
 
 class ImpureError(BaseException):
     """Domain code reached for the world. No ``except Exception`` hides it."""
@@ -82,8 +85,8 @@ def _guarded(owner: ModuleType | type, name: str) -> Callable[..., Any]:
 def _from_domain(frame: FrameType | None) -> bool:
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith(("importlib", "_frozen_importlib")):
-            return False  # The import of a module reads files; what it runs is not domain code.
+        if module.startswith(BESIDE):
+            return False
         if module == DOMAIN or module.startswith(f"{DOMAIN}."):
             return True
         frame = frame.f_back

@@ -134,8 +134,10 @@ class PoolMachine:
         if exchange.run != entry.run:
             self._void(exchange.workload, now_ms)
             entry.void_run(exchange.run)
-        if exchange.seq <= entry.seq:
+        if exchange.seq < entry.seq:
             return
+        # An equal one is taken again: a workflow task that was lost after the pool heard from it
+        # is taken anew, with more in it, and tells another story under the same number.
         entry.seq = exchange.seq
         entry.refusals = []
         for grant in exchange.holds:
@@ -179,6 +181,9 @@ class PoolMachine:
                     self._free(held, "withdrawn")
         if exchange.done:
             self.books.workloads[exchange.workload].done = True
+            for held in self.books.of(exchange.workload):
+                if not held.void:
+                    self._free(held, "never started: granted to a telling that was lost")
             for pending in self.backlog.of(exchange.workload):
                 self.backlog.remove(pending.key)
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 from headbay.activities.places import Places
-from headbay.workers.dev.process import is_running
+from headbay.workers.node.adoption import alive, recorded_shim
 from headbay.workers.node.spool import Entry, Spool
 
 __all__ = ["end_steps", "running_steps"]
@@ -39,8 +39,5 @@ def _entries(places: Places) -> Iterator[Entry]:
 
 
 def _shim_runs(entry: Entry) -> bool:
-    shim = entry.read("shim")
-    if shim is None:
-        return False
-    pid, ticks = shim
-    return is_running(pid, ticks)
+    shim = recorded_shim(entry)
+    return shim is not None and alive(shim)
