@@ -1,6 +1,7 @@
 """Workflows replay what earlier releases recorded, or their change was not versioned."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,15 @@ def test_every_workflow_has_recordings_with_continue_as_new():
         path for path in RECORDED if b"CONTINUED_AS_NEW" in gzip.decompress(path.read_bytes())
     ]
     assert {path.name.split("-")[0] for path in continued} == {"w", "pool", "node"}
+
+
+def test_there_is_a_recording_of_a_pool_that_did_not_answer_in_time():
+    """A local activity's timeout is another exception in a replay than when it happened."""
+    assert any(b"local_activity" in line and b"timeoutFailureInfo" in line for line in markers())
+
+
+def markers():
+    for path in RECORDED:
+        for event in json.loads(gzip.decompress(path.read_bytes()))["events"]:
+            if event["eventType"] == "EVENT_TYPE_MARKER_RECORDED":
+                yield json.dumps(event).encode()

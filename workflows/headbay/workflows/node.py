@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, FailureError
 
 from headbay.domain import node as rules
 from headbay.domain.attempt import StopOrder
@@ -29,6 +29,7 @@ from headbay.workflows.calls import (
     presence_id,
 )
 from headbay.workflows.operations import Mailbox, answer, now_ms
+from headbay.workflows.tasks import Tasks
 
 __all__ = ["Node"]
 
@@ -46,6 +47,7 @@ class Node:
         name = workflow.info().workflow_id.rpartition("/")[2]
         self._state = state or NodeState(name=name)
         self._mailbox = Mailbox()
+        self._tasks = Tasks()
         self._presence: asyncio.Task[None] | None = None
         self._present_epoch = 0
         self._report_due = state is not None
@@ -59,24 +61,26 @@ class Node:
     @workflow.run
     async def run(self, state: NodeState | None = None) -> None:  # noqa: ARG002 - taken by __init__
         """Keep the presence going and the pool informed."""
-        drainer = asyncio.create_task(self._drain_loop())
+        drainer = self._tasks.start(self._drain_loop())
         while True:
             await workflow.wait_condition(
                 lambda: (
                     self._report_due
+                    or self._tasks.broken is not None
                     or (self._ask_due and self._asking is None)
                     or self._presence_due()
                     or self._may_end()
                 )
             )
+            self._tasks.check()
             if self._presence_due():
                 if self._presence is not None:
                     self._presence.cancel()  # A paused one would stay for ever.
                 self._present_epoch = self._state.epoch
-                self._presence = asyncio.create_task(self._keep_presence(self._state.epoch))
+                self._presence = self._tasks.start(self._keep_presence(self._state.epoch))
             if self._ask_due and self._asking is None:
                 self._ask_due = False
-                self._asking = asyncio.create_task(self._ask_and_report())
+                self._asking = self._tasks.start(self._ask_and_report())
             if self._report_due:
                 await self._report()
             if self._may_end():
@@ -165,7 +169,7 @@ class Node:
                 schedule_to_close_timeout=ASK_TIMEOUT,
                 retry_policy=NO_RETRY,
             )
-        except (ActivityError, ApplicationError):  # a local activity's own error comes bare
+        except FailureError:  # A local activity's comes bare, or not, or not so in a replay.
             if self._inventory is None:
                 self._inventory = inventory
             self._report_due = True

@@ -40,6 +40,7 @@ from headbay.workflows.calls import (
     HolderQuery,
 )
 from headbay.workflows.operations import Mailbox, answer, now_ms
+from headbay.workflows.tasks import Tasks
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -85,6 +86,7 @@ class Pool:
         self._calling = False
         self._census: asyncio.Task[None] | None = None
         self._delivering: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self._auditing = False
         self._wake_at: int | None = None
         workflow.register_random_seed_callback(self._on_reset)
@@ -97,10 +99,11 @@ class Pool:
         settings: PoolSettings | None = None,  # noqa: ARG002 - taken by __init__
     ) -> None:
         """Take turns until it is time to continue as new."""
-        auditor = asyncio.create_task(self._audit_loop())
-        waker = asyncio.create_task(self._wake_loop())
+        auditor = self._tasks.start(self._audit_loop())
+        waker = self._tasks.start(self._wake_loop())
         while True:
-            await workflow.wait_condition(lambda: self._dirty or bool(self._inbox) or self._spent())
+            await workflow.wait_condition(self._awake)
+            self._tasks.check()
             self._turn()
             if self._spent() and await self._drained():
                 break
@@ -109,6 +112,10 @@ class Pool:
         if self._census is not None:
             self._census.cancel()
         workflow.continue_as_new(args=[name, snapshot.dump(self._machine), self._settings])
+
+    def _awake(self) -> bool:
+        inbox = bool(self._inbox) or self._dirty
+        return inbox or self._spent() or self._tasks.broken is not None
 
     # -- turns ---------------------------------------------------------------------------------
 
@@ -120,9 +127,9 @@ class Pool:
             self._answers[ticket] = answered.model_dump(mode="json")
         self._wake_at = self._machine.books.wake_at_ms()
         if self._machine.call_ins > 0 and self._census is None:
-            self._census = asyncio.create_task(self._call_in())
+            self._census = self._tasks.start(self._call_in())
         if self._delivering is None and not self._spent() and len(self._machine.outbox):
-            self._delivering = asyncio.create_task(self._deliver())
+            self._delivering = self._tasks.start(self._deliver())
         if turn.more and self._delivering is None:
             self._dirty = True
 

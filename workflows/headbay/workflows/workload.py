@@ -6,7 +6,6 @@ instructions become activities, timers and messages to the pool. Never in here: 
 
 import asyncio
 import base64
-from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +15,7 @@ from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
     CancelledError,
+    FailureError,
     TimeoutType,
 )
 from temporalio.exceptions import (
@@ -42,6 +42,7 @@ from headbay.workflows.calls import (
     ExchangeOrder,
 )
 from headbay.workflows.operations import Mailbox, now_ms
+from headbay.workflows.tasks import Tasks
 
 __all__ = ["Workload"]
 
@@ -89,7 +90,7 @@ class Workload:
         self._handles: dict[AttemptKey, workflow.ActivityHandle[Any]] = {}
         self._attempts: dict[AttemptKey, asyncio.Task[None]] = {}
         self._timers: dict[TimerKey, asyncio.Task[None]] = {}
-        self._background: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._finished: WorkloadStatus | None = None
         self._called_in = False
         self._told_pool = False
@@ -113,22 +114,26 @@ class Workload:
                 WORKLOAD_CANCELLED with the WorkloadStatus, HISTORY_TOO_LARGE.
         """
         self._begin(document, context)
-        pump = asyncio.create_task(self._pump())
+        pump = self._tasks.start(self._pump())
         while not self._closed:
             try:
-                await workflow.wait_condition(lambda: bool(self._inbox) or self._closed)
+                await workflow.wait_condition(self._awake)
             except asyncio.CancelledError:
                 if workflow.cancellation_reason() is None:
                     raise
                 self._cancelled_natively = True
                 reason = workflow.cancellation_reason() or ""
                 self._inbox.append(events.CancelRequested("temporal", reason))
+            self._tasks.check()
             self._take_inbox()
             self._watch_history()
         pump.cancel()
         if self._draining and self._finished is None:
             self._continue(document, context)
         return self._result()
+
+    def _awake(self) -> bool:
+        return bool(self._inbox) or self._closed or self._tasks.broken is not None
 
     # -- beginning and end ---------------------------------------------------------------------
 
@@ -233,16 +238,14 @@ class Workload:
                     self._releases.append(allocation)
                 case instructions.StartAttempt(spec):
                     key = (spec.step, spec.attempt, spec.fence)
-                    self._attempts[key] = asyncio.create_task(self._attempt(key, spec))
+                    self._attempts[key] = self._tasks.start(self._attempt(key, spec))
                 case instructions.StopAttempt():
                     self._stop(order)
                 case instructions.AbandonAttempt(step, attempt, fence):
                     self._attempts.pop((step, attempt, fence), None)
                 case instructions.StartTimer():
                     timer_key = (order.kind, order.step, order.attempt, order.fence)
-                    self._timers[timer_key] = asyncio.create_task(
-                        self._timer(timer_key, order.at_ms)
-                    )
+                    self._timers[timer_key] = self._tasks.start(self._timer(timer_key, order.at_ms))
                 case instructions.CancelTimer(kind, step, attempt, fence):
                     timer = self._timers.pop((kind, step, attempt, fence), None)
                     if timer is not None:
@@ -302,8 +305,8 @@ class Workload:
     def _stop(self, order: instructions.StopAttempt) -> None:
         """Cancel the activity, and push: the next heartbeat may be a quarter of a lease away."""
         stop = order.order
-        self._spawn(self._cancel_attempt((stop.step, stop.attempt, stop.fence)))
-        self._spawn(self._push_stop(order))
+        self._tasks.start(self._cancel_attempt((stop.step, stop.attempt, stop.fence)))
+        self._tasks.start(self._push_stop(order))
 
     async def _cancel_attempt(self, key: AttemptKey) -> None:
         # An attempt of this very turn has a task, but not yet an activity.
@@ -322,11 +325,6 @@ class Workload:
             )
         except ActivityError as error:
             workflow.logger.warning("stop of %s was not heard: %s", order.order.step, error.cause)
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(coroutine)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
 
     async def _timer(self, key: TimerKey, at_ms: int) -> None:
         await workflow.sleep(timedelta(milliseconds=max(1, at_ms - now_ms())))
@@ -420,9 +418,10 @@ class Workload:
                     retry_policy=NO_RETRY,
                     result_type=Asked,
                 )
-            except (ActivityError, ApplicationError) as error:
-                # A local activity's own error arrives without an ActivityError around it.
-                workflow.logger.warning("pool %s did not answer: %s", order.pool, error.cause)
+            except FailureError as error:
+                # A local activity's failure comes with or without an ActivityError around it, and
+                # not the same way in a replay.
+                workflow.logger.warning("pool %s did not answer: %r", order.pool, error)
                 await workflow.sleep(ASK_AGAIN[min(tries, len(ASK_AGAIN) - 1)])
                 tries += 1
             else:
