@@ -47,7 +47,7 @@ class Supervised:
             "grace_ms": 500,
             "log_cap_bytes": CAP,
         }
-        write_new(folder / "launch.json", record | launch, durable=False)
+        os.close(write_new(folder / "order.json", {"launch": record | launch}))
         if lease:
             self.lease(HOUR_NS)
 

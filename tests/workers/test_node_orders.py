@@ -1,5 +1,7 @@
 """The last boundary before a process exists, and what the spool remembers."""
 
+import errno
+import os
 import subprocess
 import sys
 
@@ -11,11 +13,12 @@ from headbay.activities.executor.records import (
     replace,
     write_once,
 )
+from headbay.activities.executor.shim.ladder import Lease
 from headbay.activities.places import NodePlaces
 from headbay.domain.attempt import LAUNCH_SPEC_VERSION, LaunchSpec
 from headbay.domain.outcome import Isolation, Outcome
 from headbay.workers.node.orders import refuse
-from headbay.workers.node.spool import Spool, SpoolTakenError, Token, unit_name
+from headbay.workers.node.spool import Entry, Spool, SpoolTakenError, Token, unit_name
 
 
 def spec(step="s", attempt=1, fence=100, cpu=1000, **more) -> LaunchSpec:
@@ -41,7 +44,7 @@ def judge(order: LaunchSpec, live=(), **more):
         "capacity": {"cpu": 4000},
         "isolation": Isolation.UNENFORCED,
         "delivery": 1,
-        "buried": False,
+        "highest_fence": 0,
     }
     return refuse(order, live=live, **(settings | more))
 
@@ -70,11 +73,13 @@ def test_what_may_not_run_here_is_proven_not_started_with_a_reason(order, more, 
     assert (result.allocation, result.fence) == (order.allocation, order.fence)
 
 
-def test_an_attempt_that_was_buried_is_never_run_again_and_its_end_is_unknown():
-    result = judge(spec(), buried=True)
-    assert result.outcome is Outcome.UNKNOWN, "it did run: `repeat: never` must not repeat it"
+@pytest.mark.parametrize("seen", [100, 101])
+def test_what_may_have_been_here_before_is_never_run_again_and_its_end_is_unknown(seen):
+    result = judge(spec(fence=100), highest_fence=seen)
+    assert result.outcome is Outcome.UNKNOWN, "it may have run: `repeat: never` must not repeat it"
     assert result.began
     assert "STALE_ORDER" in result.message
+    assert judge(spec(fence=102), highest_fence=seen) is None
 
 
 @pytest.fixture
@@ -84,8 +89,15 @@ def spool(tmp_path) -> Spool:
     return made
 
 
+def create(spool, order: LaunchSpec, token: Token) -> Entry:
+    entry = spool.entry(unit_name(order.workload, order.step, order.attempt, order.fence))
+    for fd in spool.create(entry, order, token, {"argv": order.argv}):
+        os.close(fd)
+    return entry
+
+
 def test_an_order_survives_with_its_token_and_a_newer_token_wins(spool):
-    entry = spool.create(spec(), Token(b"\x00\xffold", "run-1"))
+    entry = create(spool, spec(), Token(b"\x00\xffold", "run-1"))
     (found,) = spool.entries()
     assert found.spec == spec()
     assert found.token == Token(b"\x00\xffold", "run-1")
@@ -93,16 +105,52 @@ def test_an_order_survives_with_its_token_and_a_newer_token_wins(spool):
     assert spool.find(entry.unit).token == Token(b"new", "run-1")
 
 
-def test_burying_leaves_a_tombstone_and_the_log_alone(spool, tmp_path):
-    entry = spool.create(spec(), Token(b"t", "r"))
+def test_burying_leaves_the_highest_fence_and_the_log_alone(spool, tmp_path):
+    entry = create(spool, spec(), Token(b"t", "r"))
     entry.write("exit.json", {"x": 1})
     entry.log.write_bytes(b"hello")
     kept = tmp_path / "logs" / "w" / "s.log"
     spool.bury(entry, kept)
     assert list(spool.entries()) == []
-    assert spool.buried(entry.unit)
     assert kept.read_bytes() == b"hello"
-    assert list((spool.tombstones / entry.unit).iterdir()) == []
+    assert spool.highest_fence("w", "s") == 100
+    assert spool.highest_fence("w", "other") == 0
+
+
+def test_a_restarted_node_remembers_what_it_buried_and_what_it_holds(spool, tmp_path):
+    spool.bury(create(spool, spec(fence=100), Token(b"t", "r")), tmp_path / "log")
+    create(spool, spec(attempt=2, fence=200), Token(b"t", "r"))
+    again = Spool(spool.places)
+    spool.close()
+    again.open()
+    assert again.highest_fence("w", "s") == 200
+    assert [entry.spec.fence for entry in again.entries()] == [200]
+
+
+def test_nothing_of_a_buried_attempt_is_seen_in_the_folder_that_is_used_again(spool, tmp_path):
+    old = create(spool, spec(fence=100), Token(b"old", "r"))
+    for name in ("exit.json", "begin.json", "stop", "token", "shim", "shim.err", "out.log.ring"):
+        (old.folder / name).write_text("old")
+    old.set_lease(100, 10**18)
+    inode = old.folder.stat().st_ino
+    spool.bury(old, tmp_path / "log")
+    new = create(spool, spec("t", fence=101), Token(b"new", "r"))
+    assert new.folder.stat().st_ino == inode, "the folder is used again"
+    assert sorted(path.name for path in new.folder.iterdir()) == ["lease", "order.json"]
+    assert Lease(str(new.folder), 101).read() == 0, "another fence's lease renews nothing"
+    new.set_lease(101, 10**18)
+    assert Lease(str(new.folder), 101).read() == 10**18
+
+
+def test_an_order_that_cannot_be_written_leaves_nothing(spool, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr("headbay.workers.node.spool.write_new", full)
+    with pytest.raises(OSError, match="no space"):
+        create(spool, spec(), Token(b"t", "r"))
+    assert list(spool.entries()) == []
+    assert spool.highest_fence("w", "s") == 0
 
 
 def test_a_second_worker_on_one_spool_is_refused(spool):
@@ -122,11 +170,29 @@ def test_a_second_worker_on_one_spool_is_refused(spool):
     assert SpoolTakenError.code == "SPOOL_TAKEN"
 
 
-def test_a_half_written_entry_is_not_an_entry(spool):
+@pytest.mark.parametrize("left", [(), ("lease",)])
+def test_a_folder_without_an_order_is_not_an_entry(spool, left):
     unit = unit_name("w", "s", 1, 100)
-    (spool.places.spool / f"new.{unit}").mkdir()
+    (spool.places.spool / unit).mkdir()
+    for name in left:
+        (spool.places.spool / unit / name).write_text("{}")
     assert list(spool.entries()) == []
-    assert spool.create(spec(), Token(b"t", "r")).spec == spec(), "what a crash left is replaced"
+    assert create(spool, spec(), Token(b"t", "r")).spec == spec(), "what a crash left is replaced"
+
+
+def test_an_entry_that_lost_its_order_is_shown_for_quarantine(spool):
+    entry = create(spool, spec(), Token(b"t", "r"))
+    entry.write("begin.json", {"main": [1, 1]})
+    (entry.folder / "order.json").unlink()
+    (found,) = spool.entries()
+    with pytest.raises(FileNotFoundError):
+        assert found.spec
+    aside = spool.quarantine(found)
+    assert (aside / "begin.json").exists()
+    again = Spool(spool.places)
+    spool.close()
+    again.open()
+    assert again.highest_fence("w", "s") == 100, "it is never run again"
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"crc":1,"body":{}}', b'{"body":1}', b"\xff\xfe", b"[]"])
@@ -149,7 +215,7 @@ def test_an_immutable_record_is_written_once_and_a_replaceable_one_whole(tmp_pat
 
 
 def test_a_stop_is_hardened_but_never_softened(spool):
-    entry = spool.create(spec(), Token(b"t", "r"))
+    entry = create(spool, spec(), Token(b"t", "r"))
     entry.set_stop(100, "cancelled")
     entry.set_stop(100, "preempted")
     assert entry.read("stop")["reason"] == "cancelled"

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -84,17 +85,17 @@ class NodePlaces:
 
     root: Path
 
-    @property
+    @cached_property
     def spool(self) -> Path:
         """One folder per attempt that must survive a crash."""
         return self.root / "spool"
 
-    @property
+    @cached_property
     def work(self) -> Path:
         """Private and shared workspaces."""
         return self.root / "work"
 
-    @property
+    @cached_property
     def logs(self) -> Path:
         """What payloads printed."""
         return self.root / "logs"

@@ -46,13 +46,22 @@ def _encode(record: Any) -> bytes:
     return b'{"crc":%d,"body":%b}' % (zlib.crc32(body), body)
 
 
-def _write(path: Path, record: Any, *, sync: bool) -> None:
+def _write(path: Path, record: Any) -> int:
     text = _encode(record)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         view = memoryview(text)
         while view:
             view = view[os.write(fd, view) :]
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _write_whole(path: Path, record: Any, *, sync: bool) -> None:
+    fd = _write(path, record)
+    try:
         if sync:
             os.fsync(fd)
     finally:
@@ -66,7 +75,7 @@ def write_once(path: Path, record: Any) -> None:
         FileExistsError: It was written before.
     """
     temporary = path.with_name(f"{path.name}.tmp")
-    _write(temporary, record, sync=True)
+    _write_whole(temporary, record, sync=True)
     try:
         path.hardlink_to(temporary)
     finally:
@@ -74,20 +83,19 @@ def write_once(path: Path, record: Any) -> None:
     sync_folder(path.parent)
 
 
-def write_new(path: Path, record: Any, *, durable: bool) -> None:
-    """Write a record into a folder that nobody reads yet: no temporary file is needed.
+def write_new(path: Path, record: Any) -> int:
+    """Write a record where nobody reads yet: no temporary file is needed.
 
-    The folder's own name must be made durable by the caller.
+    Returns:
+        An open descriptor, for the caller to sync, together with the folder, and to close.
     """
-    _write(path, record, sync=durable)
-    if durable:
-        sync_folder(path.parent)
+    return _write(path, record)
 
 
 def replace(path: Path, record: Any, *, durable: bool) -> None:
     """Replace a record whole; a reader sees the old one or the new one."""
     temporary = path.with_name(f"{path.name}.tmp")
-    _write(temporary, record, sync=durable)
+    _write_whole(temporary, record, sync=durable)
     temporary.replace(path)
     if durable:
         sync_folder(path.parent)
@@ -108,6 +116,17 @@ def overwrite(path: Path, record: Any) -> None:
         os.close(fd)
 
 
+def _read(path: Path) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(fd, 1 << 16):
+            parts.append(part)
+    finally:
+        os.close(fd)
+    return b"".join(parts)
+
+
 def read_record(path: Path) -> Any:
     """The record's content.
 
@@ -115,7 +134,7 @@ def read_record(path: Path) -> Any:
         FileNotFoundError: There is none.
         CorruptRecordError: It is torn or altered.
     """
-    raw = path.read_bytes()
+    raw = _read(path)
     try:
         outer = json.loads(raw)
         body = outer["body"]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
+import uvloop
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -23,6 +24,7 @@ from headbay.workers.control.batcher import Senders
 from headbay.workers.control.journaler import Journaler
 from headbay.workers.control.refiller import Refiller
 from headbay.workers.control.watch import Watch
+from headbay.workers.garbage import calm
 from headbay.workers.logs import configure
 from headbay.workflows.node import Node
 from headbay.workflows.pool import Pool, PoolSettings
@@ -151,9 +153,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Source: temporalio/sdk-python#300.
     """
     options = parser().parse_args(arguments)
+    calm()
     configure(process="control")
     try:
-        asyncio.run(serve(options))
+        uvloop.run(serve(options))
     except Exception:
         log.exception("control.failed")
         sys.stderr.flush()

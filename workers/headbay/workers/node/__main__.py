@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import structlog
+import uvloop
 from temporalio.worker import Worker
 
 from headbay.activities.artifacts import DirectoryStore
@@ -20,6 +21,7 @@ from headbay.activities.places import Places
 from headbay.domain.errors import HeadbayError
 from headbay.domain.quantity import QuantityError, parse_cpu, parse_memory
 from headbay.workers.connection import connect
+from headbay.workers.garbage import calm
 from headbay.workers.logs import configure
 from headbay.workers.node.agent import Agent
 from headbay.workers.node.registration import capacity_of_machine, facts_of, register
@@ -138,7 +140,7 @@ async def serve(options: argparse.Namespace) -> int:
             log.error("node.refused", code=registered.code, message=registered.message)
             return REFUSED_EXIT
         agent.epoch = registered.epoch
-        agent.resume_presence(sent)
+        agent.resume_presence(sent, registered.presence_ttl_ms)
         worker = Worker(
             client,
             task_queue=agent.workflow_queue(),
@@ -163,9 +165,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Source: temporalio/sdk-python#300.
     """
     options = parser().parse_args(arguments)
+    calm()
     configure(process=f"node {options.name}")
     try:
-        status = asyncio.run(serve(options))
+        status = uvloop.run(serve(options))
     except HeadbayError as error:
         log.error("node.failed", code=error.code, message=str(error))  # noqa: TRY400 - for people
         status = 1

@@ -17,7 +17,7 @@ from headbay.activities.executor.shim.kernel import boot_id, start_ticks
 from headbay.domain.outcome import Outcome
 from headbay.workers.node.spool import Entry
 
-__all__ = ["OUTCOME_OF", "Proof", "alive", "kill_rest", "prove", "recorded_shim"]
+__all__ = ["OUTCOME_OF", "Proof", "alive", "kill_rest", "prove", "recorded_shim", "told"]
 
 OUTCOME_OF = {
     "cancelled": Outcome.CANCELLED,
@@ -66,6 +66,15 @@ def recorded_shim(entry: Entry) -> Started | None:
 def alive(shim: Started) -> bool:
     """Whether this very process runs."""
     return shim.pid != 0 and start_ticks(shim.pid) == shim.ticks
+
+
+def told(entry: Entry) -> Proof | None:
+    """What a whole exit record says, if there is one; quick."""
+    try:
+        record = entry.read("exit.json")
+    except CorruptRecordError:
+        return None
+    return None if record is None else Proof(exit_record=record)
 
 
 def prove(  # noqa: PLR0911 - one return a proof, in the order above

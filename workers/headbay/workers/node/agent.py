@@ -6,6 +6,7 @@ Never in here: a promise that the spool does not hold already.
 import asyncio
 import itertools
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ from headbay.domain.outcome import Isolation, Outcome
 from headbay.workers.node import adoption
 from headbay.workers.node.orders import refuse
 from headbay.workers.node.results import without_exit
+from headbay.workers.node.scribe import Scribe
 from headbay.workers.node.spool import Entry, Spool, Token, unit_name
 from headbay.workers.node.supervision import Attempt
 from headbay.workers.node.wire import TokenGoneError, Wire
-from headbay.workers.node.workspace import Workspace, read_secrets
+from headbay.workers.node.workspace import Workspace, Workspaces, read_secrets
 
 __all__ = ["Agent"]
 
@@ -65,13 +67,15 @@ class Agent:
     ) -> None:
         self.facts = facts
         self.spool = spool
+        self.scribe = Scribe(spool.places.spool)
+        self._workspaces = Workspaces(spool.places, store)
+        self._workspaces.open()
         self.executor = executor
         self.isolation = Isolation(facts.isolation)
         self.wire = Wire(client)
         self.epoch = 0
         self.presence_lost = asyncio.Event()
         self._places = places
-        self._store = store
         self._attempts: dict[str, Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._spooling: dict[str, asyncio.Event] = {}
@@ -86,7 +90,7 @@ class Agent:
 
     def workspace(self, spec: LaunchSpec, unit: str) -> Workspace:
         """An attempt's surroundings."""
-        return Workspace(spec, unit, self.spool.places, self._store)
+        return self._workspaces.of(spec, unit)
 
     def secrets(self, spec: LaunchSpec) -> dict[str, str]:
         """Values of its secrets."""
@@ -175,7 +179,7 @@ class Agent:
         if live is not None:
             refusal = await self._deliver_again(live, token)
         else:
-            refusal = self._refuse(spec, unit, info.attempt)
+            refusal = self._refuse(spec, info.attempt)
         if refusal is not None:
             log.warning("order.refused", step=spec.step, why=refusal.message)
             return refusal
@@ -191,7 +195,7 @@ class Agent:
         self._attempts[unit] = attempt
         self._spooling[unit] = asyncio.Event()
         try:
-            await asyncio.to_thread(self.spool.create, spec, token)
+            await attempt.spool()
         except OSError as error:
             del self._attempts[unit]
             log.exception("spool.failed", unit=unit)
@@ -226,7 +230,7 @@ class Agent:
         why = "another run of the workload had ordered it; its process was killed"
         return without_exit(live.spec, Outcome.LEASE_LOST, why, self.isolation, began=began)
 
-    def _refuse(self, spec: LaunchSpec, unit: str, delivery: int) -> AttemptResult | None:
+    def _refuse(self, spec: LaunchSpec, delivery: int) -> AttemptResult | None:
         return refuse(
             spec,
             node=self.facts.name,
@@ -235,7 +239,6 @@ class Agent:
             live=[attempt.spec for attempt in self._attempts.values() if attempt.live],
             isolation=self.isolation,
             delivery=delivery,
-            buried=self.spool.buried(unit),
             highest_fence=self.spool.highest_fence(spec.workload, spec.step),
         )
 
@@ -266,14 +269,19 @@ class Agent:
     def _presence_file(self) -> Path:
         return self.spool.places.root / "presence"
 
-    def resume_presence(self, registered_ns: int) -> None:
-        """Go on with the presence of before a restart, if it is of this epoch.
+    def resume_presence(self, registered_ns: int, ttl_ms: int) -> None:
+        """Go on with the presence of before a restart, if it is of this epoch; else await one.
+
+        The order to be present may have been given to a worker that died before it had spooled
+        it. Nobody renews it then, and this node must register again once it has run out.
 
         Args:
             registered_ns: When the registration that was acknowledged was sent, by CLOCK_BOOTTIME.
+            ttl_ms: How long a presence lasts that nobody renews.
         """
         self.presence_lost.clear()
         self._presence_ns = registered_ns
+        self._replace_presence(self._await_presence(ttl_ms))
         try:
             row = read_record(self._presence_file)
         except (FileNotFoundError, CorruptRecordError):
@@ -282,9 +290,17 @@ class Agent:
             self._keep_presence(bytes.fromhex(row["token"]), row["ttl_ms"])
 
     def _keep_presence(self, token: bytes, ttl_ms: int) -> None:
+        self._replace_presence(self._renew_presence(token, ttl_ms))
+
+    def _replace_presence(self, presence: Coroutine[Any, Any, None]) -> None:
         if self._presence is not None:
             self._presence.cancel()
-        self._presence = asyncio.create_task(self._renew_presence(token, ttl_ms))
+        self._presence = asyncio.create_task(presence)
+
+    async def _await_presence(self, ttl_ms: int) -> None:
+        await asyncio.sleep(ttl_ms / 1_000 + PRESENCE_AGAIN_S)
+        log.warning("presence.missing", epoch=self.epoch)
+        self.presence_lost.set()
 
     async def _renew_presence(self, token: bytes, ttl_ms: int) -> None:
         interval = heartbeat_interval_ms(ttl_ms) / 1_000
@@ -349,6 +365,7 @@ class Agent:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.executor.close()
+        await asyncio.to_thread(self.scribe.close)
 
 
 def _marker(environ: bytes) -> str | None:

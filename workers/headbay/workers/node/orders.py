@@ -3,12 +3,12 @@
 Checks, first match (each answers with a result that is already definite):
   1. a spec of a version that this node does not know;
   2. another node's or another epoch's order;
-  3. an attempt that is over here (buried, or put aside as unreadable): STALE_ORDER, not run again;
-  4. a fence below one that this node has seen for the step: STALE_ORDER;
-  5. a delivery after the first of an order that this node does not have;
-  6. a live attempt of the same step: its process must be gone first;
-  7. `require: enforced` where nothing is enforced;
-  8. what does not fit beside the live attempts.
+  3. a fence that is not above all that this node has seen for the step: STALE_ORDER, it may have
+     run (an attempt that is over, or that was put aside as unreadable, or an older one);
+  4. a delivery after the first of an order that this node does not have;
+  5. a live attempt of the same step: its process must be gone first;
+  6. `require: enforced` where nothing is enforced;
+  7. what does not fit beside the live attempts.
 """
 
 from collections.abc import Iterable
@@ -30,8 +30,7 @@ def refuse(  # noqa: PLR0911 - one return a check, in the order above
     live: Iterable[LaunchSpec],
     isolation: Isolation,
     delivery: int,
-    buried: bool,
-    highest_fence: int = 0,
+    highest_fence: int,
 ) -> AttemptResult | None:
     """The result that refuses an order for an attempt that is not live here; None to accept it.
 
@@ -43,8 +42,7 @@ def refuse(  # noqa: PLR0911 - one return a check, in the order above
         live: Orders of all attempts whose processes are not proven gone.
         isolation: What its executor promises.
         delivery: Temporal's attempt number of the activity, from 1.
-        buried: Whether this very attempt is over.
-        highest_fence: The highest fence that this node has seen for the step.
+        highest_fence: The highest fence that this node may have seen for the step; 0 for none.
     """
     others = list(live)
 
@@ -55,11 +53,9 @@ def refuse(  # noqa: PLR0911 - one return a check, in the order above
         return not_started(f"launch spec version {spec.version} is not understood here: upgrade")
     if (spec.node, spec.epoch) != (node, epoch):
         return not_started(f"ordered for {spec.node} epoch {spec.epoch}, this is {node} {epoch}")
-    if buried or spec.fence == highest_fence:
-        why = "STALE_ORDER: this attempt was here before, and is over"
+    if spec.fence <= highest_fence:
+        why = f"STALE_ORDER: this step was here before, last under fence {highest_fence}"
         return without_exit(spec, Outcome.UNKNOWN, why, isolation, began=True)
-    if spec.fence < highest_fence:
-        return not_started(f"STALE_ORDER: this step has run here under fence {highest_fence}")
     if delivery > 1:
         return not_started("delivered again after its first delivery was lost")
     for other in others:

@@ -1,7 +1,7 @@
 """The spool: one durable folder per attempt, and tombstones of those that are over.
 
-`order` (spec and token), `begin` and `exit` are immutable and durable; `token`, `launch`, `shim`,
-`lease` and `stop` are replaced whole. An entry is removed only after its completion was
+`order` (spec, token, and what the shim is to launch), `begin` and `exit` are immutable and durable;
+`token`, `shim`, `lease` and `stop` are replaced. An entry is removed only after its completion was
 acknowledged.
 """
 
@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 import shutil
 import time
 from collections.abc import Collection, Iterator
@@ -31,21 +30,23 @@ from headbay.activities.executor.shim.kernel import boot_id
 from headbay.activities.places import NodePlaces, private
 from headbay.domain.attempt import LaunchSpec
 from headbay.domain.errors import HeadbayError
+from headbay.workers.node.folders import Folders
+from headbay.workers.node.tombstones import Tombstones
 
 __all__ = ["SHARED_PREFIX", "Entry", "Spool", "SpoolTakenError", "Token", "unit_name"]
 
-TOMBSTONE_S = 30 * 24 * 3600
+LOG_S = 30 * 24 * 3600
 """Longer than any namespace keeps a closed workflow by default (dev 1 day, cloud 30 days)."""
 
 SHARED_S = 7 * 24 * 3600
 """A shared workspace that no step has used for so long is removed."""
 
 LOG_CAP_BYTES = 16 << 20
+ORDER = "order.json"
+LEASE = "lease"
+"""Stays in a folder that is used again: another fence's lease renews nothing."""
 PREFIX = "hb."
 SHARED_PREFIX = "shared."
-REMEMBERED_STEPS = 100_000
-"""Steps whose highest fence is remembered, the latest ones: bounded memory."""
-
 
 UNIT = re.compile(r"hb\..+\.([0-9a-f]{12})\.a\d+\.f(\d+)")
 
@@ -104,12 +105,12 @@ class Entry:
     @property
     def spec(self) -> LaunchSpec:
         """What was ordered."""
-        return LaunchSpec.model_validate(read_record(self.folder / "order.json")["spec"])
+        return LaunchSpec.model_validate(read_record(self.folder / ORDER)["spec"])
 
     @property
     def token(self) -> Token:
         """Where its heartbeats go now: the order's token, or the one that replaced it."""
-        row = self.read("token") or read_record(self.folder / "order.json")["token"]
+        row = self.read("token") or read_record(self.folder / ORDER)["token"]
         return Token(bytes.fromhex(row["token"]), row["run"])
 
     def set_token(self, token: Token) -> None:
@@ -118,7 +119,7 @@ class Entry:
 
     def set_lease(self, fence: int, deadline_ns: int) -> None:
         """Renew the lease. Not synced: after a power loss no process is left to obey it."""
-        overwrite(self.folder / "lease", {"fence": fence, "deadline_ns": deadline_ns})
+        overwrite(self.folder / LEASE, {"fence": fence, "deadline_ns": deadline_ns})
 
     def set_shim(self, pid: int, ticks: int) -> None:
         """Remember the supervisor. Not synced: a power loss ends it."""
@@ -168,7 +169,8 @@ class Spool:
     def __init__(self, places: NodePlaces) -> None:
         self.places = places
         self._lock: int | None = None
-        self._fences: dict[str, int] = {}
+        self._folders = Folders(places.spool, leave=LEASE)
+        self._tombstones = Tombstones(places.root / "tombstones.txt")
 
     def open(self) -> None:
         """Make the folders and take the lock.
@@ -176,9 +178,8 @@ class Spool:
         Raises:
             SpoolTakenError: Another worker runs here.
         """
-        for folder in (self.places.spool, self.tombstones, self.quarantined, self.places.work):
+        for folder in (self.places.spool, self.quarantined, self.places.work, self.places.logs):
             private(folder)
-        private(self.places.logs)
         self._lock = os.open(self.places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,14 +188,17 @@ class Spool:
                 f"another node worker uses {self.places.root}; stop it, or start this one with "
                 "another --name or --state"
             ) from error
-        for folder in (self.tombstones, self.places.spool):
+        self._folders.open()
+        self._tombstones.open()
+        for folder in (self.places.spool, self.quarantined):
             for path in folder.iterdir():
                 self._remember(path.name)
 
-    @property
-    def tombstones(self) -> Path:
-        """Empty folders named after attempts that are over."""
-        return self.places.root / "tombstones"
+    def close(self) -> None:
+        """Let go of the lock."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @property
     def quarantined(self) -> Path:
@@ -202,22 +206,26 @@ class Spool:
         return self.places.root / "quarantine"
 
     def highest_fence(self, workload: str, step: str) -> int:
-        """The highest fence that this node has seen for a step; 0 if none is remembered."""
-        return self._fences.get(step_digest(workload, step), 0)
+        """The highest fence that this node has seen for a step.
+
+        Of a step that it does not remember: the highest fence that it has forgotten, since none of
+        that step's can have been higher.
+        """
+        return self._tombstones.highest(step_digest(workload, step))
 
     def _remember(self, unit: str) -> None:
-        found = UNIT.fullmatch(unit)
+        found = UNIT.match(unit)
         if found is not None:
-            digest, fence = found[1], int(found[2])
-            self._fences[digest] = max(fence, self._fences.pop(digest, 0))
-            if len(self._fences) > REMEMBERED_STEPS:
-                del self._fences[next(iter(self._fences))]
+            self._tombstones.see(found[1], int(found[2]))
 
     def entries(self) -> Iterator[Entry]:
-        """All entries."""
+        """All entries. A folder with nothing else than a lease is none: a crash came before."""
         for folder in sorted(self.places.spool.iterdir()):
             if folder.is_dir() and folder.name.startswith(PREFIX):
-                yield Entry(folder)
+                if any(path.name != LEASE for path in folder.iterdir()):
+                    yield Entry(folder)
+                else:
+                    self._folders.discard(folder)
 
     def find(self, unit: str) -> Entry | None:
         """The entry of that name."""
@@ -228,47 +236,52 @@ class Spool:
         """The entry of that name, there or not yet."""
         return Entry(self.places.spool / unit)
 
-    def create(self, spec: LaunchSpec, token: Token) -> Entry:
-        """A new entry with spec and token, durable on return.
+    def create(
+        self, entry: Entry, spec: LaunchSpec, token: Token, launch: dict[str, Any]
+    ) -> list[int]:
+        """Write a new entry with its order.
 
-        Three syncs: the order, its folder, and the folder's name in the spool.
+        Args:
+            entry: Where.
+            spec: What was ordered.
+            token: Where its end is told.
+            launch: What the shim is to launch.
+
+        Returns:
+            Open descriptors: the entry is durable once they and the spool's folder are synced.
+
+        Raises:
+            OSError: It could not be written; nothing is left of it.
         """
-        unit = unit_name(spec.workload, spec.step, spec.attempt, spec.fence)
-        folder = self.places.spool / f"new.{unit}"
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(mode=0o700)
-        order = {"spec": spec.model_dump(mode="json"), "token": token.to_json()}
-        write_new(folder / "order.json", order, durable=True)
-        folder.rename(self.places.spool / unit)
-        sync_folder(self.places.spool)
-        self._remember(unit)
-        return Entry(self.places.spool / unit)
-
-    def prepare(self, entry: Entry, launch: dict[str, Any]) -> str:
-        """Write what the shim reads; returns the nonce that lets it go."""
-        nonce = secrets.token_bytes(32).hex()
-        record = {"unit": entry.unit, "nonce": nonce, "log_cap_bytes": LOG_CAP_BYTES, **launch}
-        write_new(entry.folder / "launch.json", record, durable=False)
-        return nonce
-
-    def buried(self, unit: str) -> bool:
-        """Whether an attempt of that name is over and gone."""
-        return (self.tombstones / unit).exists()
+        self._folders.take(entry.folder)
+        order = {
+            "spec": spec.model_dump(mode="json"),
+            "token": token.to_json(),
+            "launch": {"unit": entry.unit, "log_cap_bytes": LOG_CAP_BYTES, **launch},
+        }
+        try:
+            descriptors = [write_new(entry.folder / ORDER, order)]
+        except OSError:
+            self._folders.discard(entry.folder)
+            raise
+        descriptors.append(os.open(entry.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        self._remember(entry.unit)
+        return descriptors
 
     def bury(self, entry: Entry, log_to: Path) -> None:
         """Remove an entry whose end was acknowledged; keep its log, and a tombstone.
 
-        The folder itself becomes the tombstone by one rename: after a power loss the attempt is
-        either still in the spool, where its end is told once more, or buried; never neither.
+        It vanishes by one rename: after a power loss the attempt is either still in the spool,
+        where its end is told once more, or gone. If its tombstone was lost then, no order for it
+        can come any more: a new boot is a new epoch.
         """
         if entry.log.exists():
             private(log_to.parent)
             entry.log.replace(log_to)
-        grave = self.tombstones / entry.unit
-        entry.folder.rename(grave)
-        for record in grave.iterdir():
-            _remove(record)
+        found = UNIT.fullmatch(entry.unit)
+        if found is not None:
+            self._tombstones.write(found[1], int(found[2]))
+        self._folders.discard(entry.folder)
 
     def quarantine(self, entry: Entry) -> Path:
         """Put an unreadable entry aside."""
@@ -283,6 +296,7 @@ class Spool:
         Args:
             live: Workloads that have attempts here.
         """
+        self._tombstones.compact()
         now = time.time()
         logs = (log for folder in self.places.logs.iterdir() for log in folder.iterdir())
         shared = (
@@ -290,11 +304,7 @@ class Spool:
             for folder in self.places.work.glob(f"{SHARED_PREFIX}*")
             if folder.name.removeprefix(SHARED_PREFIX) not in live
         )
-        for paths, kept_s in (
-            (self.tombstones.iterdir(), TOMBSTONE_S),
-            (logs, TOMBSTONE_S),
-            (shared, SHARED_S),
-        ):
+        for paths, kept_s in ((logs, LOG_S), (shared, SHARED_S)):
             for path in list(paths):
                 if path.stat().st_mtime < now - kept_s:
                     _remove(path)

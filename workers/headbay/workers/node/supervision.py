@@ -7,6 +7,7 @@ so in time is put down together with its payload.
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from headbay.domain.outcome import Isolation, Outcome
 from headbay.workers.node import adoption
 from headbay.workers.node.keeper import Keeper
 from headbay.workers.node.results import from_exit, without_exit
+from headbay.workers.node.scribe import Scribe
 from headbay.workers.node.spool import Entry, Spool, Token
 from headbay.workers.node.wire import TokenGoneError, Wire
 from headbay.workers.node.workspace import PreparationError, Workspace
@@ -33,6 +35,7 @@ __all__ = ["Attempt", "Surroundings"]
 log = structlog.get_logger(__name__)
 
 LAUNCH_TRIES = 3
+NONCE_BYTES = 32
 POLL_S = 0.02
 KEEP_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 STOPPED_SLACK_S = 1.0
@@ -45,6 +48,7 @@ class Surroundings(Protocol):
     """What an attempt needs to know of its node."""
 
     spool: Spool
+    scribe: Scribe
     wire: Wire
     executor: Executor
     isolation: Isolation
@@ -80,6 +84,9 @@ class Attempt:
         self._node = node
         self._workspace = node.workspace(spec, entry.unit)
         self._keeper = Keeper(self, node.wire)
+        self._nonce = secrets.token_hex(NONCE_BYTES)
+        self._buried = False
+        self._unprepared: PreparationError | None = None
         self._lost = False
         self._stop_reason: str | None = None
         self._stopped_ns: int | None = None
@@ -191,9 +198,11 @@ class Attempt:
         Nothing is told to go before the first heartbeat was acknowledged.
         """
         try:
-            nonce = await asyncio.to_thread(self._prepare)
+            await self._prepare()
             await self._keeper.leased.wait()
-            secrets = await asyncio.to_thread(self._node.secrets, self.spec)
+            values: dict[str, str] = {}
+            if self.spec.secrets:
+                values = await asyncio.to_thread(self._node.secrets, self.spec)
         except PreparationError as error:
             return self._no_exit(Outcome.EXEC_FAILED, str(error))
         except OSError as error:
@@ -205,7 +214,7 @@ class Attempt:
                 outcome = adoption.OUTCOME_OF[self._stop_reason]
                 return self._no_exit(outcome, "ended before it was started")
             try:
-                await self._start(nonce, secrets)
+                await self._start(values)
             except LaunchFailedError as error:
                 why = str(error)
                 log.warning("launch.failed", unit=self.entry.unit, error=why)
@@ -215,31 +224,51 @@ class Attempt:
                 return None
         return self._no_exit(Outcome.NOT_STARTED, why)
 
-    def _prepare(self) -> str:
-        """Make the surroundings and write what the shim reads; the nonce that lets it go."""
-        spec = self.spec
-        launch = {
-            "fence": spec.fence,
-            "argv": spec.argv,
-            "timeout_ms": spec.timeout_ms,
-            "grace_ms": spec.grace_ms,
-            **self._workspace.prepare(),
-        }
-        return self._node.spool.prepare(self.entry, launch)
+    async def spool(self) -> None:
+        """Make its order durable.
 
-    async def _start(self, nonce: str, secrets: dict[str, str]) -> None:
+        Raises:
+            OSError: It is not.
+        """
+        launch = {
+            "nonce": self._nonce,
+            "fence": self.spec.fence,
+            "argv": self.spec.argv,
+            "timeout_ms": self.spec.timeout_ms,
+            "grace_ms": self.spec.grace_ms,
+            **self._workspace.describe(),
+        }
+        await self._node.scribe.write(lambda: self._write_order(launch))
+
+    def _write_order(self, launch: dict[str, Any]) -> list[int]:
+        descriptors = self._node.spool.create(self.entry, self.spec, self.token, launch)
+        if self._workspace.quick:
+            try:
+                self._workspace.prepare()
+            except PreparationError as error:
+                self._unprepared = error
+        return descriptors
+
+    async def _prepare(self) -> None:
+        if not self._workspace.quick:
+            await asyncio.to_thread(self._workspace.prepare)
+        elif self._unprepared is not None:
+            raise self._unprepared
+
+    async def _start(self, values: dict[str, str]) -> None:
         """Spawn a shim, remember it, and only then let it go."""
         executor = self._node.executor
         shim = await executor.spawn(self.entry.folder)
         try:
-            self.entry.set_shim(shim.pid, shim.ticks)
+            if shim.pid != 0:
+                self.entry.set_shim(shim.pid, shim.ticks)
         except OSError:
             await executor.drop(shim)
             raise
         self.shim = shim
         self.phase = "running"
         self._went_ns = boottime_ns()
-        await executor.go(shim, nonce, secrets)
+        await executor.go(shim, self._nonce, values)
 
     async def _has_begun(self, shim: Started) -> bool:
         """Whether a shim that may or may not have heard *go* did; waits until one is sure."""
@@ -321,7 +350,9 @@ class Attempt:
 
     async def _account(self) -> AttemptResult:
         """What can be proven now that its shim is gone, and what it left."""
-        proof = await asyncio.to_thread(adoption.prove, self.entry, self.entry.last_word)
+        proof = adoption.told(self.entry)
+        if proof is None:
+            proof = await asyncio.to_thread(adoption.prove, self.entry, self.entry.last_word)
         self.phase = "ended"
         self.ended.set()
         if proof.exit is None:
@@ -364,7 +395,10 @@ class Attempt:
         log.info("attempt.ended", unit=self.entry.unit, outcome=result.outcome)
         if self._lost or not await self._completed(result):
             await self._node.wire.tell_gone(self.spec.pool, result)
-        await asyncio.to_thread(self._bury)
+        await self._node.scribe.write(self._bury_if_clean)
+        if not self._buried:
+            await asyncio.to_thread(self._workspace.remove)
+            await self._node.scribe.write(self._bury)
 
     async def _completed(self, result: AttemptResult) -> bool:
         """Complete its activity; False if that was closed before."""
@@ -383,9 +417,13 @@ class Attempt:
         name = f"{spec.step}.a{spec.attempt}.f{spec.fence}.log"
         return str(self._node.spool.places.logs / spec.workload / name)
 
-    def _bury(self) -> None:
-        self._workspace.remove()
+    def _bury_if_clean(self) -> list[int]:
+        return self._bury() if self._workspace.release() else []
+
+    def _bury(self) -> list[int]:
         self._node.spool.bury(self.entry, Path(self._log_path()))
+        self._buried = True
+        return []
 
 
 async def _left(shim: Started) -> None:

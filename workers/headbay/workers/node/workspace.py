@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,11 @@ from headbay.domain.attempt import (
     OutputRef,
 )
 from headbay.domain.errors import HeadbayError
+from headbay.workers.node.folders import Folders
 from headbay.workers.node.output import BadOutputError, parse_output, read_output
 from headbay.workers.node.spool import SHARED_PREFIX
 
-__all__ = ["Kept", "PreparationError", "Workspace", "read_secrets"]
+__all__ = ["Kept", "PreparationError", "Workspace", "Workspaces", "read_secrets"]
 
 log = structlog.get_logger(__name__)
 
@@ -72,19 +74,72 @@ def read_secrets(spec: LaunchSpec, places: Places) -> dict[str, str]:
     return values
 
 
+class NoInputs:
+    """The inputs of whoever has none: one file for all, made anew once somebody has changed it."""
+
+    def __init__(self, work: Path) -> None:
+        self.file = work / "no-inputs.json"
+        self._made: tuple[int, int] | None = None
+
+    def make(self) -> None:
+        """Let it be there, as it should be."""
+        if self._made is None or self._state() != self._made:
+            draft = self.file.with_name(f"{self.file.name}.{secrets.token_hex(4)}")
+            draft.write_text("{}")
+            draft.chmod(0o444)
+            draft.replace(self.file)
+            self._made = self._state()
+
+    def _state(self) -> tuple[int, int] | None:
+        try:
+            status = self.file.lstat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+
+class Workspaces:
+    """Those of one node.
+
+    Attributes:
+        store: Where inputs come from, and outputs and artifacts go.
+        folders: Private folders, used again if they were left empty.
+    """
+
+    def __init__(self, places: NodePlaces, store: ArtifactStore) -> None:
+        self.places = places
+        self.store = store
+        self.folders = Folders(places.work)
+        self.no_inputs = NoInputs(places.work)
+
+    def open(self) -> None:
+        """Clean up what a former worker gave up."""
+        private(self.places.work)
+        self.folders.open()
+
+    def of(self, spec: LaunchSpec, unit: str) -> "Workspace":
+        """The surroundings of one attempt."""
+        return Workspace(spec, unit, self)
+
+
 class Workspace:
     """Prepares one attempt's surroundings and takes what it leaves."""
 
-    def __init__(self, spec: LaunchSpec, unit: str, node: NodePlaces, store: ArtifactStore) -> None:
+    def __init__(self, spec: LaunchSpec, unit: str, among: "Workspaces") -> None:
+        node = among.places
         self._spec = spec
-        self._store = store
         self._unit = unit
+        self._among = among
+        self._store = among.store
         self._spool = str(node.spool)
-        self._private = node.work / unit
-        shared = node.work / f"{SHARED_PREFIX}{spec.workload}"
-        self.root = self._private / "work" if spec.workspace == "private" else shared
-        self.output_file = self._private / "output.json"
-        self.inputs_file = self._private / "inputs.json"
+        self._private = spec.workspace == "private"
+        shared = f"{SHARED_PREFIX}{spec.workload}"
+        self.root = node.work / (unit if self._private else shared)
+        self.output_file = node.work / f"{unit}.output.json"
+        self._own_inputs = node.work / f"{unit}.inputs.json"
+        self._drafts = node.work / f"{unit}.drafts"
+        self.inputs_file = self._own_inputs if spec.inputs else among.no_inputs.file
+        self.quick = self._private and not (spec.inputs or spec.workdir or spec.base_dir)
 
     @property
     def cwd(self) -> Path:
@@ -94,8 +149,12 @@ class Workspace:
         base = Path(self._spec.base_dir) if self._spec.base_dir else self.root
         return base / self._spec.workdir
 
-    def prepare(self) -> dict[str, Any]:
-        """Make the directories and inputs; returns cwd and environment of the payload.
+    def describe(self) -> dict[str, Any]:
+        """Folder (``cwd``) and environment of the payload."""
+        return {"cwd": str(self.cwd), "env": self._environment()}
+
+    def prepare(self) -> None:
+        """Make the directories and inputs.
 
         Raises:
             PreparationError: Something that it needs is not there.
@@ -108,18 +167,21 @@ class Workspace:
                 "it, or an absolute path of the node"
             )
         try:
-            _remove(self._private)
-            private(self._private)
-            private(self.root)
-            os.utime(self.root)  # A shared one is kept while it is used.
-            if relative:
+            if self._private:
+                self._among.folders.take(self.root)
+            else:
+                private(self.root)
+                os.utime(self.root)  # It is kept while it is used.
+            if self._spec.workdir and relative:
                 cwd.mkdir(parents=True, exist_ok=True)
             self._inputs()
         except (HeadbayError, OSError) as error:
             raise PreparationError(f"could not prepare the step's folder: {error}") from error
-        return {"cwd": str(cwd), "env": self._environment()}
 
     def _inputs(self) -> None:
+        if not self._spec.inputs:
+            self._among.no_inputs.make()
+            return
         values: dict[str, Any] = {}
         for step, upstream in sorted(self._spec.inputs.items()):
             if upstream.output is not None:
@@ -138,7 +200,7 @@ class Workspace:
             raise PreparationError("the workspace's `inputs` is a symbolic link: remove it")
         if target.is_dir():
             return
-        draft = self._private / "inputs" / step
+        draft = self._drafts / step
         self._store.materialise(self._store.manifest(manifest), draft)
         private(target.parent)
         try:
@@ -207,17 +269,40 @@ class Workspace:
         manifest = self._store.collect(self.cwd, spec.artifacts)
         return self._store.keep(spec.workload, spec.step, spec.attempt, spec.fence, manifest)
 
+    def release(self) -> bool:
+        """Give the folder back if the payload left nothing in it; quick.
+
+        Returns:
+            Whether nothing is left to `remove`.
+        """
+        clean = not self._spec.inputs
+        try:
+            self.output_file.unlink()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            clean = False  # The payload made something else of it.
+        if not self._private:
+            return clean
+        try:
+            return self._among.folders.give(self.root) and clean
+        except FileNotFoundError:
+            return clean
+
     def remove(self) -> None:
         """Remove what belongs to this attempt alone; a shared workspace stays for its siblings."""
-        try:
-            _remove(self._private)
-        except OSError as error:
-            log.warning("workspace.kept", folder=str(self._private), error=str(error))
+        own = (self.root, self._drafts, self._own_inputs, self.output_file)
+        for path in own if self._private else own[1:]:
+            try:
+                _remove(path)
+            except OSError as error:
+                log.warning("workspace.kept", folder=str(path), error=str(error))
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of a payload, which may have made parts of it unwritable to its owner."""
-    if not folder.exists():
+    """Remove what a payload left; it may have made parts of it unwritable to its owner."""
+    if not folder.is_dir() or folder.is_symlink():
+        folder.unlink(missing_ok=True)
         return
     try:
         shutil.rmtree(folder)

@@ -1,6 +1,6 @@
 """Entry point: ``python -I -S …/executor/shim DIRECTORY FD``.
 
-DIRECTORY is the attempt's folder in the spool, with `launch.json` and `lease`. FD is the pipe that
+DIRECTORY is the attempt's folder in the spool, with `order.json` and `lease`. FD is the pipe that
 brings the 32-byte nonce and then a JSON object of secret environment; its end without a nonce means
 "never".
 """

@@ -38,10 +38,11 @@ def main(directory: str, gate: int) -> int:
         signal.signal(number, signal.SIG_IGN)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     oom = protect_from_oom()
-    launch = read(directory, "launch.json")
-    if launch is None:
+    order = read(directory, "order.json")
+    if order is None:
         sys.stderr.write("the order to launch is missing or damaged\n")
         return EXIT_NO_ORDER
+    launch = order["launch"]
     told = b""
     while part := os.read(gate, CHUNK):
         told += part

@@ -44,10 +44,15 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+_boot: "list[str]" = []
+
+
 def boot_id() -> str:
-    """Identity of this boot of the machine."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    """Identity of this boot of the machine; read once, since no process outlives a boot."""
+    if not _boot:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            _boot.append(file.read().strip())
+    return _boot[0]
 
 
 def protect_from_oom(score: str = "-999") -> "str | None":
