@@ -105,6 +105,30 @@ def test_the_last_word_frees_what_was_granted_to_a_telling_that_was_lost():
     assert not machine.books.workloads
 
 
+def test_an_answer_carries_what_the_same_message_made_room_for():
+    """Not by a signal besides: it would cost a delivery and a workflow task for every message."""
+    machine = pool(report(cpu=1000))
+    answer = say(machine, ask(steps=("a", "b")))
+    (first,) = answer.grants
+    after = say(machine, ask(seq=2, steps=(), releases=[first.allocation]))
+    assert [g.step for g in after.grants] == ["b"]
+    assert len(machine.outbox) == 0
+    again = say(machine, ask(seq=2, steps=(), releases=[first.allocation]))
+    assert again.grants == after.grants, "a lost answer is given again"
+    last = say(machine, ask(seq=3, steps=(), releases=[after.grants[0].allocation]))
+    assert last.grants == []
+    assert not machine.books.allocations
+
+
+def test_a_pool_of_before_that_patch_signals_what_was_asked_for_earlier():
+    machine = pool(report(cpu=1000))
+    machine.answers_all = False
+    (first,) = say(machine, ask(steps=("a", "b"))).grants
+    after = say(machine, ask(seq=2, steps=(), releases=[first.allocation]))
+    assert after.grants == []
+    assert len(machine.outbox) == 1
+
+
 def test_what_does_not_fit_waits_and_is_delivered_when_capacity_is_released():
     machine = pool(report(cpu=1000))
     (first,) = say(machine, ask("w1")).grants

@@ -42,6 +42,9 @@ from headbay.workflows.calls import (
 from headbay.workflows.operations import Mailbox, answer, now_ms
 from headbay.workflows.tasks import Tasks
 
+ANSWERS_ALL = "answers-carry-all-grants"
+"""Patch: before it, an answer carried grants for the requests of that very message alone."""
+
 Model = TypeVar("Model", bound=BaseModel)
 
 __all__ = ["Pool", "PoolSettings"]
@@ -99,6 +102,7 @@ class Pool:
         settings: PoolSettings | None = None,  # noqa: ARG002 - taken by __init__
     ) -> None:
         """Take turns until it is time to continue as new."""
+        self._machine.answers_all = workflow.patched(ANSWERS_ALL)
         auditor = self._tasks.start(self._audit_loop())
         waker = self._tasks.start(self._wake_loop())
         while True:

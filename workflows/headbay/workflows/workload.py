@@ -49,10 +49,11 @@ __all__ = ["Workload"]
 FAIL_AFTER_BYTES = 40 * 1024 * 1024
 """Below Temporal's 50 MiB, at which the server terminates a workflow without a word."""
 
-BUSY = 4
+BUSY = 8
 LINGER_MS = 80
-"""Where at least `BUSY` attempts ended since the last message, what ends within this time is
-gathered into one: the engine's cost follows messages, and the next steps start a moment later."""
+"""Where at least `BUSY` attempts ended since the last message (more than about a hundred a second),
+what ends within this time is gathered into one: the engine's cost follows messages, and the next
+steps start a moment later."""
 
 ASK_AGAIN = (1, 2, 5, 10)
 """Seconds between tries to reach a pool that does not answer."""

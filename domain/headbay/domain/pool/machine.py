@@ -71,7 +71,12 @@ class Turn:
 
 
 class PoolMachine:
-    """Messages in, answers and deliveries out."""
+    """Messages in, answers and deliveries out.
+
+    Attributes:
+        answers_all: Whether an answer carries all that its workload is granted in that turn, or
+            only what the same message asked for.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -82,6 +87,8 @@ class PoolMachine:
         self.arrivals = 0
         self.call_ins = 0
         self.reserved: dict[str, str] = {}
+        self.answers_all = True
+        self._listening: dict[tuple[str, str], int] = {}
 
     # -- one turn ------------------------------------------------------------------------------
 
@@ -103,13 +110,22 @@ class PoolMachine:
                     self._take(exchange, now_ms)
                     asked[ticket] = exchange
         self.books.expire(now_ms)
-        fresh = {(e.workload, e.run, e.seq) for e in asked.values()}
-        self._refuse_impossible(fresh)
-        more = self._schedule(now_ms, fresh)
+        self._listening = {(e.workload, e.run): e.seq for e in asked.values() if self._is_new(e)}
+        self._refuse_impossible()
+        more = self._schedule(now_ms)
         answers = {ticket: self._answer(exchange) for ticket, exchange in asked.items()}
         for exchange in asked.values():
             self.books.forget_if_over(exchange.workload)
         return Turn(answers, more)
+
+    def _is_new(self, exchange: Exchange) -> bool:
+        entry = self.books.workloads.get(exchange.workload)
+        return entry is not None and (entry.run, entry.seq) == (exchange.run, exchange.seq)
+
+    def _answering(self, pending: Pending) -> int | None:
+        """The message whose answer can carry the decision on a request; None: by a signal."""
+        seq = self._listening.get((pending.workload, pending.run))
+        return seq if self.answers_all or seq == pending.seq else None
 
     def reset(self) -> None:
         """The pool was re-created or reset: trust no node's books until it shows its inventory."""
@@ -291,7 +307,7 @@ class PoolMachine:
 
     # -- granting ------------------------------------------------------------------------------
 
-    def _refuse_impossible(self, fresh: set[tuple[str, str, int]]) -> None:
+    def _refuse_impossible(self) -> None:
         if any(node.awaited for node in self.books.nodes.values()):
             return
         views = self.books.views()
@@ -302,9 +318,9 @@ class PoolMachine:
             reason = verdicts[key.shape]
             while reason is not None and (head := self.backlog.head(key)) is not None:
                 self.backlog.remove(head.key)
-                self._refuse(head, reason, fresh)
+                self._refuse(head, reason)
 
-    def _refuse(self, pending: Pending, reason: Reason, fresh: set[tuple[str, str, int]]) -> None:
+    def _refuse(self, pending: Pending, reason: Reason) -> None:
         refusal = Refusal(
             step=pending.request.step,
             attempt=pending.request.attempt,
@@ -312,18 +328,18 @@ class PoolMachine:
             message=f"{reason.message}; {reason.fix}",
         )
         self.books.note(f"refused {pending.key}: {reason.code}")
-        if (pending.workload, pending.run, pending.seq) in fresh:
+        if self._answering(pending) is not None:
             self.books.workloads[pending.workload].refusals.append(refusal)
         else:
             self.outbox.refuse(pending.workload, pending.run, refusal)
 
-    def _schedule(self, now_ms: int, fresh: set[tuple[str, str, int]]) -> bool:
+    def _schedule(self, now_ms: int) -> bool:
         if not len(self.backlog):
             self.reserved = {}
             return False
         result = schedule(self.backlog, self.books.views(), now_ms, limit=PASS_LIMIT)
         for placement in result.placements:
-            self._grant(placement, now_ms, fresh)
+            self._grant(placement, now_ms)
         self.reserved = (
             {result.reserved[0]: "/".join(map(str, result.reserved[1].key))}
             if result.reserved
@@ -331,7 +347,7 @@ class PoolMachine:
         )
         return result.capped
 
-    def _grant(self, placement: Placement, now_ms: int, fresh: set[tuple[str, str, int]]) -> None:
+    def _grant(self, placement: Placement, now_ms: int) -> None:
         pending, node = placement.pending, self.books.nodes[placement.node]
         request = pending.request
         if not fits(request.resources, subtract(node.facts.capacity, node.used)):
@@ -354,12 +370,12 @@ class PoolMachine:
             lease_ms=request.lease_ms,
             grace_ms=request.grace_ms,
         )
-        at_once = (pending.workload, pending.run, pending.seq) in fresh
-        self.books.charge(
-            Allocation(grant, pending.seq, "answered" if at_once else "pending", now_ms, now_ms)
-        )
-        if not at_once:
+        seq = self._answering(pending)
+        if seq is None:
+            self.books.charge(Allocation(grant, pending.seq, "pending", now_ms, now_ms))
             self.outbox.add(grant)
+        else:
+            self.books.charge(Allocation(grant, seq, "answered", now_ms, now_ms))
         self.books.note(
             f"granted {grant.allocation} to {grant.workload}/{grant.step} on {grant.node}"
         )
