@@ -104,6 +104,7 @@ class Workspaces:
     Attributes:
         store: Where inputs come from, and outputs and artifacts go.
         folders: Private folders, used again if they were left empty.
+        passed: What payloads see of the worker's own environment.
     """
 
     def __init__(self, places: NodePlaces, store: ArtifactStore) -> None:
@@ -111,6 +112,8 @@ class Workspaces:
         self.store = store
         self.folders = Folders(places.work)
         self.no_inputs = NoInputs(places.work)
+        self.passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+        self.passed.setdefault("PATH", FALLBACK_PATH)
 
     def open(self) -> None:
         """Clean up what a former worker gave up."""
@@ -211,10 +214,8 @@ class Workspace:
 
     def _environment(self) -> dict[str, str]:
         spec = self._spec
-        env = {name: os.environ[name] for name in PASSED if name in os.environ}
-        env.setdefault("PATH", FALLBACK_PATH)
         return (
-            env
+            self._among.passed
             | spec.env
             | {
                 "HEADBAY_WORKLOAD": spec.workload,
