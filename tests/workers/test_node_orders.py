@@ -142,6 +142,25 @@ def test_nothing_of_a_buried_attempt_is_seen_in_the_folder_that_is_used_again(sp
     assert Lease(str(new.folder), 101).read() == 10**18
 
 
+def test_a_tombstone_that_cannot_be_written_does_not_keep_an_entry(spool, tmp_path, monkeypatch):
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    entry = create(spool, spec(), Token(b"t", "r"))
+    with monkeypatch.context() as patched:
+        patched.setattr("headbay.workers.node.tombstones.os.write", full)
+        spool.bury(entry, tmp_path / "log")
+    assert list(spool.entries()) == []
+    assert spool.highest_fence("w", "s") == 100
+
+
+def test_an_order_that_may_not_be_durable_is_withdrawn_whole(spool):
+    entry = create(spool, spec(), Token(b"t", "r"))
+    spool.withdraw(entry)
+    spool.withdraw(entry)
+    assert list(spool.entries()) == []
+
+
 def test_an_order_that_cannot_be_written_leaves_nothing(spool, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space left")

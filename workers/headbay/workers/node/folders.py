@@ -14,7 +14,7 @@ PRIVATE = 0o40700
 
 
 class Folders:
-    """Private folders below one parent.
+    """Private folders below one parent; given back by one thread alone.
 
     Args:
         parent: Where they are; one worker's alone.

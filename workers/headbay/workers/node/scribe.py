@@ -32,7 +32,7 @@ class Scribe:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._asked: queue.SimpleQueue[Asked | None] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._serve, name="scribe", daemon=True)
@@ -55,6 +55,7 @@ class Scribe:
         """Finish what was asked for, and end."""
         self._asked.put(None)
         self._thread.join()
+        os.close(self._folder)
 
     def _serve(self) -> None:
         worked = 0.0
@@ -87,10 +88,10 @@ class Scribe:
                 answers.append((future, error))
             else:
                 written.append((future, descriptors))
-        folder: BaseException | None = None
         synced = [_sync(descriptors) for _, descriptors in written]
+        folder = None
         if any(descriptors for _, descriptors in written):
-            folder = _sync([os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)])
+            folder = _fsync(self._folder)
         for (future, descriptors), failed in zip(written, synced, strict=True):
             answers.append((future, failed or (folder if descriptors else None)))
         return answers
@@ -100,13 +101,17 @@ def _sync(descriptors: Sequence[int]) -> OSError | None:
     """Sync and close all of them; the first error."""
     failed: OSError | None = None
     for fd in descriptors:
-        try:
-            os.fsync(fd)
-        except OSError as error:
-            failed = failed or error
-        finally:
-            os.close(fd)
+        failed = _fsync(fd) or failed
+        os.close(fd)
     return failed
+
+
+def _fsync(fd: int) -> OSError | None:
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        return error
+    return None
 
 
 def _tell(answers: list[tuple["asyncio.Future[None]", BaseException | None]]) -> None:

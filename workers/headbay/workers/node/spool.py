@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import structlog
+
 from headbay.activities.executor.records import (
     CorruptRecordError,
     overwrite,
@@ -42,6 +44,8 @@ SHARED_S = 7 * 24 * 3600
 """A shared workspace that no step has used for so long is removed."""
 
 LOG_CAP_BYTES = 16 << 20
+log = structlog.get_logger(__name__)
+
 ORDER = "order.json"
 LEASE = "lease"
 """Stays in a folder that is used again: another fence's lease renews nothing."""
@@ -259,14 +263,23 @@ class Spool:
             "token": token.to_json(),
             "launch": {"unit": entry.unit, "log_cap_bytes": LOG_CAP_BYTES, **launch},
         }
+        descriptors: list[int] = []
         try:
-            descriptors = [write_new(entry.folder / ORDER, order)]
+            descriptors.append(write_new(entry.folder / ORDER, order))
+            descriptors.append(os.open(entry.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except OSError:
+            for fd in descriptors:
+                os.close(fd)
             self._folders.discard(entry.folder)
             raise
-        descriptors.append(os.open(entry.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         self._remember(entry.unit)
         return descriptors
+
+    def withdraw(self, entry: Entry) -> list[int]:
+        """Remove an entry whose order may not be durable; there is nothing to sync."""
+        if entry.folder.is_dir():
+            self._folders.discard(entry.folder)
+        return []
 
     def bury(self, entry: Entry, log_to: Path) -> None:
         """Remove an entry whose end was acknowledged; keep its log, and a tombstone.
@@ -280,7 +293,10 @@ class Spool:
             entry.log.replace(log_to)
         found = UNIT.fullmatch(entry.unit)
         if found is not None:
-            self._tombstones.write(found[1], int(found[2]))
+            try:
+                self._tombstones.write(found[1], int(found[2]))
+            except OSError as error:  # A full disk. It is remembered until a restart.
+                log.warning("tombstone.unwritten", unit=entry.unit, error=str(error))
         self._folders.discard(entry.folder)
 
     def quarantine(self, entry: Entry) -> Path:

@@ -92,7 +92,9 @@ class Tombstones:
     def _put(self, line: str) -> None:
         if self._fd is None:
             raise RuntimeError("the tombstones are not open")
-        os.write(self._fd, line.encode())
+        text = line.encode()
+        if os.write(self._fd, text) < len(text):
+            os.write(self._fd, b"\n")  # A full disk tore it: the next one is to be read.
         self._lines += 1
 
     def _append_to_file(self) -> None:
