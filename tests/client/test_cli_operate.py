@@ -124,6 +124,15 @@ def test_orders_to_nobody_fail_with_what_there_is(command):
         assert " list`" in ran.stderr
 
 
+def test_an_unknown_id_spares_none_of_the_others(command):
+    command("submit", "--id", "unspared-1", "--", "sleep", "300")
+    ran = command("cancel", "nobody", "unspared-1")
+    assert ran.returncode == 1
+    assert "nobody" in ran.stderr
+    assert "unspared-1: cancel requested" in ran.stdout
+    assert command("wait", "unspared-1").returncode == 130
+
+
 def test_cancelling_what_has_ended_changes_nothing_and_says_so(command, shards):
     ran = command("cancel", shards)
     assert ran.returncode == 0

@@ -80,7 +80,7 @@ def test_the_callers_environment_stays_with_the_caller(command):
 
 def test_a_timeout_ends_the_command(command):
     ran = command("run", "--timeout", "1s", "--", "sleep", "60")
-    assert ran.returncode in (124, 143), ran.stderr
+    assert ran.returncode == 124, ran.stderr
     assert "TIMED_OUT" in ran.stderr
 
 
@@ -187,7 +187,7 @@ def test_ctrl_c_cancels_and_waits_for_the_end(command):
         out, err = process.communicate(timeout=40)
     assert "begun" in out
     assert "cancelling" in err
-    assert process.returncode in (130, 143)
+    assert process.returncode == 130
     assert status(command, workload)["status"] == "CANCELLED"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headbay.activities.executor.process import ProcessExecutor
+from headbay.workers.node import agent
 from headbay.workers.node.__main__ import main
 from headbay.workers.node.folders import Folders
 from headbay.workers.node.spool import Entry, Spool
@@ -33,7 +34,8 @@ def always(*_: Any) -> bool:
     return True
 
 
-SEAMS: dict[str, tuple[type, str, Callable[..., bool]]] = {
+SEAMS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
+    "the presence is spooled": (agent, "replace", always),
     "the order is spooled": (Attempt, "spool", always),
     "a heartbeat": (Wire, "heartbeat", of_an_attempt),
     "the lease is written": (Entry, "set_lease", always),

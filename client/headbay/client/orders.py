@@ -83,14 +83,13 @@ async def _too_late(
     handle: WorkflowHandle[Any, Any], what: str, name: str, cause: RPCError
 ) -> Answer:
     try:
-        described = await answered(handle.describe(rpc_timeout=QUERY_TIMEOUT))
+        await answered(handle.describe(rpc_timeout=QUERY_TIMEOUT))
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise NotFoundError(what, name) from cause
         raise
-    status = described.status.name.lower() if described.status is not None else "closed"
     return Answer(
         accepted=False,
         code="ALREADY_FINISHED",
-        message=f"{what} {name} has already ended ({status})",
+        message=f"{what} {name} has already ended",
     )

@@ -78,12 +78,14 @@ def exit_code(status: "WorkloadStatus") -> int:
 
 
 def _of_step(step: "StepStatus", *, cancelled: bool) -> int:
-    last = step.attempts[-1] if step.attempts else None
-    if last is not None and last.exit_code:
-        return last.exit_code
-    if last is not None and last.signal:
-        return SIGNALED + last.signal
+    """What Headbay ended counts before what the command said of its end, as with timeout(1)."""
     if cancelled:
         return INTERRUPTED
+    last = step.attempts[-1] if step.attempts else None
     outcome = last.outcome.value if last is not None and last.outcome is not None else ""
+    if last is not None and outcome != "TIMED_OUT":
+        if last.exit_code:
+            return last.exit_code
+        if last.signal:
+            return SIGNALED + last.signal
     return HEADBAY_FAILED if outcome in NODE_FAULTS else OUTCOMES.get(outcome, FAILED)

@@ -8,6 +8,7 @@ from headbay.client.cli.exits import FAILED, OK
 from headbay.client.cli.output import Output, emit
 from headbay.client.cli.problems import BadCommandLineError
 from headbay.client.cli.session import resolve_id, with_client
+from headbay.client.errors import NotFoundError
 from headbay.client.models import Answer
 
 if TYPE_CHECKING:
@@ -22,12 +23,22 @@ def cancel_all(workloads: Sequence[str], reason: str, output: Output) -> int:
         raise BadCommandLineError("which workload? Give its id, or `last`")
     ids = [resolve_id(workload) for workload in workloads]
 
-    async def work(client: "HeadbayClient") -> list[Answer]:
-        return [await client.cancel(workload, reason) for workload in ids]
+    async def one(client: "HeadbayClient", workload: str) -> Answer:
+        """Every one gets its try, whatever becomes of those before it."""
+        try:
+            return await client.cancel(workload, reason)
+        except NotFoundError as error:
+            return Answer(accepted=False, code=error.code, message=str(error))
 
+    async def work(client: "HeadbayClient") -> list[Answer]:
+        return [await one(client, workload) for workload in ids]
+
+    code = OK
     for workload, answer in zip(ids, with_client(work), strict=True):
         show_answer(answer, output, f"{workload}: cancel requested", workload)
-    return OK
+        if answer.code == NotFoundError.code:
+            code = FAILED
+    return code
 
 
 def resolve_step(

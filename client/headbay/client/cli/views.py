@@ -113,7 +113,7 @@ def _status_lines(status: "WorkloadStatus", now_ms: int) -> list[str]:
             ("name", status.name if status.name != status.id else ""),
             ("status", bracket(status.status.value, status.reason)),
             ("message", status.message),
-            ("cancelled by", f"{cancel.by} {cancel.reason}".strip() if cancel else ""),
+            ("cancelled by", ": ".join(filter(None, [cancel.by, cancel.reason])) if cancel else ""),
             ("queue", f"{status.queue} (pool {status.pool}, priority {status.priority})"),
             ("labels", ", ".join(f"{k}={v}" for k, v in sorted(status.labels.items()))),
             ("submitted", age(status.submitted_ms, now_ms)),
@@ -159,8 +159,9 @@ def _attempt_cells(attempt: "AttemptStatus", now_ms: int) -> list[str]:
     ]
 
 
-def show_workloads(found: "WorkloadList", output: Output) -> None:
+def show_workloads(found: "WorkloadList", output: Output, *, filtered: bool) -> None:
     """`headbay list`."""
+    none = "none match" if filtered else "no workloads; `headbay run -- echo hello` makes one"
     emit(
         found,
         output,
@@ -181,7 +182,7 @@ def show_workloads(found: "WorkloadList", output: Output) -> None:
                 ],
             )
             if found.workloads
-            else ["no workloads; `headbay run -- echo hello` makes one"]
+            else [none]
         ),
         rows=found.workloads,
         quiet=[row.id for row in found.workloads],

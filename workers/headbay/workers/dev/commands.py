@@ -164,7 +164,10 @@ async def _prepare_stop(record: ClusterRecord, *, kill: bool) -> Live:
     left = await readiness.live_attempts(client)
     if not kill or left.count == 0:
         return left
-    tell(f"headbay dev: ending {left.count} running steps")
+    tell(
+        f"headbay dev: ending {left.count} running steps; their workloads go on at the next start, "
+        "unless `headbay cancel` ends them"
+    )
     for name in record.nodes:
         await client.get_workflow_handle(node_workflow_id(name)).signal(
             "drain", {"by": STOPPED_BY, "reason": "the cluster stops", "deadline_s": 0}

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from headbay.client.cli.output import OutputOption
 
@@ -27,7 +27,14 @@ def list_(
         bool, Parameter(negative=(), show_default=False, help="Only unfinished ones.")
     ] = False,
     queue: Annotated[str | None, Parameter(help="Only of this queue.")] = None,
-    limit: Annotated[int, Parameter(name=["--limit", "-n"], help="At most so many.")] = 30,
+    limit: Annotated[
+        int,
+        Parameter(
+            name=["--limit", "-n"],
+            help="At most so many.",
+            validator=validators.Number(gte=1),
+        ),
+    ] = 30,
     output: OutputOption = "table",
 ) -> int:
     """List workloads, newest first; also those that only the ledger still knows.
@@ -49,7 +56,8 @@ def list_(
         queue=queue,
         limit=limit,
     )
-    show_workloads(with_client(lambda client: client.list(wanted)), output)
+    filtered = bool(label or failed or running or queue)
+    show_workloads(with_client(lambda client: client.list(wanted)), output, filtered=filtered)
     return 0
 
 
