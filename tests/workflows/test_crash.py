@@ -78,7 +78,8 @@ def lines(path: Path) -> list[list[str]]:
 async def test_a_killed_part_is_not_noticed_by_a_running_step(cluster, tmp_path, victims):
     log = tmp_path / "log"
     run = f"echo start $$ >> {log}; sleep 7; echo end $$ >> {log}"
-    handle = await cluster.submit("survivor", {"steps": [{"name": "s", "run": run}]})
+    step = {"name": "s", "run": run, "lease": "12s"}  # renewed every three seconds
+    handle = await cluster.submit("survivor", {"steps": [step]})
 
     async def started() -> bool:
         return len(lines(log)) == 1
@@ -91,6 +92,8 @@ async def test_a_killed_part_is_not_noticed_by_a_running_step(cluster, tmp_path,
     for name in victims:
         if name != "launcher":
             cluster.parts[name].kill()
+    if victims == ["server"]:
+        await node_says(cluster, "lease.unanswered")
     assert alive(pid), "the payload must not notice"
     for name in reversed(victims):
         if name != "launcher":
@@ -104,6 +107,34 @@ async def test_a_killed_part_is_not_noticed_by_a_running_step(cluster, tmp_path,
     assert len(result["steps"][0]["attempts"]) == 1
     after = await cluster.submit("after", {"steps": [{"name": "s", "run": "true"}]})
     assert (await asyncio.wait_for(after.result(), 60))["status"] == "SUCCEEDED"
+    await nothing_leaks(cluster)
+
+
+async def node_says(cluster: Cluster, what: str) -> None:
+    async def said() -> bool:
+        return what in cluster.parts["n1"].log.read_text()
+
+    await until(said, 20, f"the node says {what}")
+
+
+async def test_a_step_that_ends_while_the_server_is_away_is_told_when_it_is_back(cluster, tmp_path):
+    log = tmp_path / "log"
+    run = f"echo start $$ >> {log}; sleep 2; echo end $$ >> {log}"
+    await cluster.submit("waiting", {"steps": [{"name": "s", "run": run}]})
+
+    async def started() -> bool:
+        return bool(lines(log))
+
+    await until(started, 30, "the step has started")
+    cluster.parts["server"].kill()
+    await node_says(cluster, "completion.unanswered")
+    cluster.parts["server"].start()
+    await cluster.connect()
+    handle = cluster.client.get_workflow_handle(workload_workflow_id("waiting"))
+    result = await asyncio.wait_for(handle.result(), 60)
+    assert result["status"] == "SUCCEEDED"
+    assert [line[0] for line in lines(log)] == ["start", "end"]
+    assert len(result["steps"][0]["attempts"]) == 1
     await nothing_leaks(cluster)
 
 
