@@ -11,6 +11,7 @@ from support.cluster import Cluster, spool_entries, until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 SIZE = ("--cpu", "2", "--memory", "1Gi")
+PRESENCE = [point for point in dying_node.POINTS if "presence" in point]
 STARTED = {
     f"{when} {seam}"
     for when in ("before", "after")
@@ -33,7 +34,20 @@ async def test_a_node_killed_at_any_seam_of_its_protocol_loses_and_doubles_nothi
         await cluster.start_server()
         cluster.start_control()
         for number, point in enumerate(dying_node.POINTS):
-            await die_and_return(cluster, f"w{number}", point)
+            if point not in PRESENCE:
+                await die_and_return(cluster, f"w{number}", point)
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("point", PRESENCE)
+async def test_a_node_killed_while_it_spools_its_presence_is_there_again(tmp_path, point):
+    """A cluster each: a node that registers again in the same life is ordered no new presence."""
+    cluster = Cluster(tmp_path)
+    try:
+        await cluster.start_server()
+        cluster.start_control()
+        await die_and_return(cluster, "w", point)
     finally:
         cluster.stop()
 
@@ -42,7 +56,8 @@ async def die_and_return(cluster: Cluster, workload: str, point: str) -> None:
     log = cluster.root / f"{workload}.log"
     command = [sys.executable, dying_node.__file__, point, "--name", "n1", *SIZE]
     dying = cluster.add("n1", command)
-    await cluster.node_up("n1")
+    if point not in PRESENCE:
+        await cluster.node_up("n1")
     step = {"run": payload(log), "lease": "8s", "grace": "1s", "resources": {"memory": "16Mi"}}
     handle = await cluster.submit(workload, {"steps": [{"name": "s", **step}]})
     status = await asyncio.to_thread(dying.process.wait, 60)
