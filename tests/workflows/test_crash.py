@@ -359,6 +359,12 @@ async def test_a_paused_step_whose_node_dies_is_not_awaited_for_ever(cluster, tm
 
 
 async def test_a_paused_presence_whose_node_dies_is_shown_lost(cluster):
+    spooled = cluster.root / "state" / "nodes" / "n1" / "presence"
+
+    async def present() -> bool:
+        return spooled.exists()
+
+    await until(present, 20, "the node keeps its presence")
     await pause(cluster, "headbay/node/n1", "presence")
     cluster.parts["n1"].kill()
 
