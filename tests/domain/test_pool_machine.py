@@ -120,6 +120,16 @@ def test_an_answer_carries_what_the_same_message_made_room_for():
     assert not machine.books.allocations
 
 
+def test_the_refusal_of_an_older_request_is_signalled_since_a_lost_answer_would_lose_it():
+    machine = pool(report(cpu=2000))
+    (first,) = say(machine, ask(steps=("a",), cpu=2000)).grants
+    say(machine, ask(seq=2, steps=("b",), cpu=2000))
+    shrunk = NodeReported(report(cpu=1000, epoch=2, boot="b2"))
+    told = ExchangeArrived(ask(seq=3, steps=(), releases=[first.allocation]), 1)
+    assert machine.turn([shrunk, told], 2).answers[1].refusals == []
+    assert [r.step for d in machine.outbox.take(10) for r in d.refusals] == ["b"]
+
+
 def test_a_pool_of_before_that_patch_signals_what_was_asked_for_earlier():
     machine = pool(report(cpu=1000))
     machine.answers_all = False

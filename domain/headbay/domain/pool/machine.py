@@ -75,7 +75,8 @@ class PoolMachine:
 
     Attributes:
         answers_all: Whether an answer carries all that its workload is granted in that turn, or
-            only what the same message asked for.
+            only what the same message asked for. Refusals it carries of that message alone: they
+            are made anew when it is asked again, where an older request's would be lost.
     """
 
     def __init__(self, name: str) -> None:
@@ -89,6 +90,7 @@ class PoolMachine:
         self.reserved: dict[str, str] = {}
         self.answers_all = True
         self._listening: dict[tuple[str, str], int] = {}
+        """(workload, run) -> seq of the messages that this turn answers."""
 
     # -- one turn ------------------------------------------------------------------------------
 
@@ -123,7 +125,7 @@ class PoolMachine:
         return entry is not None and (entry.run, entry.seq) == (exchange.run, exchange.seq)
 
     def _answering(self, pending: Pending) -> int | None:
-        """The message whose answer can carry the decision on a request; None: by a signal."""
+        """The message whose answer can carry the grant of a request; None: by a signal."""
         seq = self._listening.get((pending.workload, pending.run))
         return seq if self.answers_all or seq == pending.seq else None
 
@@ -196,6 +198,8 @@ class PoolMachine:
                 if (held.grant.step, held.grant.attempt) == (step, attempt) and not held.void:
                     self._free(held, "withdrawn")
         if exchange.done:
+            # A workload is done once each of its attempts is proven over: what is still held was
+            # granted to a workflow task that was lost, and with it the orders to start anything.
             self.books.workloads[exchange.workload].done = True
             for held in self.books.of(exchange.workload):
                 if not held.void:
@@ -328,7 +332,7 @@ class PoolMachine:
             message=f"{reason.message}; {reason.fix}",
         )
         self.books.note(f"refused {pending.key}: {reason.code}")
-        if self._answering(pending) is not None:
+        if self._listening.get((pending.workload, pending.run)) == pending.seq:
             self.books.workloads[pending.workload].refusals.append(refusal)
         else:
             self.outbox.refuse(pending.workload, pending.run, refusal)

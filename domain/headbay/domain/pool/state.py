@@ -44,7 +44,7 @@ class Allocation:
     """Resources held for one attempt.
 
     Attributes:
-        seq: Message of the workload that asked for it.
+        seq: Message of the workload that asked for it or, once answered, whose answer carries it.
         delivery: ``answered`` (in the answer to ``seq``), ``pending`` (to be signalled) or
             ``delivered``.
         granted_ms: When it was granted, or found again.
