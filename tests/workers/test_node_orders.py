@@ -11,8 +11,8 @@ from headbay.activities.executor.records import (
     CorruptRecordError,
     read_record,
     replace,
-    write_once,
 )
+from headbay.activities.executor.shim.files import write_durably
 from headbay.activities.executor.shim.ladder import Lease
 from headbay.activities.places import NodePlaces
 from headbay.domain.attempt import LAUNCH_SPEC_VERSION, LaunchSpec
@@ -107,7 +107,7 @@ def test_an_order_survives_with_its_token_and_a_newer_token_wins(spool):
 
 def test_burying_leaves_the_highest_fence_and_the_log_alone(spool, tmp_path):
     entry = create(spool, spec(), Token(b"t", "r"))
-    entry.write("exit.json", {"x": 1})
+    write_durably(str(entry.folder), "exit.json", {"x": 1})
     entry.log.write_bytes(b"hello")
     kept = tmp_path / "logs" / "w" / "s.log"
     spool.bury(entry, kept)
@@ -157,7 +157,6 @@ def test_a_tombstone_that_cannot_be_written_does_not_keep_an_entry(spool, tmp_pa
 def test_an_order_that_may_not_be_durable_is_withdrawn_whole(spool):
     entry = create(spool, spec(), Token(b"t", "r"))
     spool.withdraw(entry)
-    spool.withdraw(entry)
     assert list(spool.entries()) == []
 
 
@@ -196,12 +195,17 @@ def test_a_folder_without_an_order_is_not_an_entry(spool, left):
     for name in left:
         (spool.places.spool / unit / name).write_text("{}")
     assert list(spool.entries()) == []
+    assert (spool.places.spool / unit).exists(), "a reader beside the worker changes nothing"
+    spool.close()
+    spool = Spool(spool.places)
+    spool.open()
+    assert not (spool.places.spool / unit).exists()
     assert create(spool, spec(), Token(b"t", "r")).spec == spec(), "what a crash left is replaced"
 
 
 def test_an_entry_that_lost_its_order_is_shown_for_quarantine(spool):
     entry = create(spool, spec(), Token(b"t", "r"))
-    entry.write("begin.json", {"main": [1, 1]})
+    write_durably(str(entry.folder), "begin.json", {"main": [1, 1]})
     (entry.folder / "order.json").unlink()
     (found,) = spool.entries()
     with pytest.raises(FileNotFoundError):
@@ -224,10 +228,11 @@ def test_a_torn_or_altered_record_is_never_taken_for_a_whole_one(tmp_path, damag
 
 def test_an_immutable_record_is_written_once_and_a_replaceable_one_whole(tmp_path):
     path = tmp_path / "exit.json"
-    write_once(path, {"a": 1})
+    write_durably(str(tmp_path), path.name, {"a": 1})
     with pytest.raises(FileExistsError):
-        write_once(path, {"a": 2})
+        write_durably(str(tmp_path), path.name, {"a": 2})
     assert read_record(path) == {"a": 1}
+    (tmp_path / "exit.json.tmp").unlink()
     replace(tmp_path / "lease", {"b": "é"}, durable=True)
     assert read_record(tmp_path / "lease") == {"b": "é"}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["exit.json", "lease"]

@@ -1,4 +1,4 @@
-"""Records of the spool: JSON with a checksum, written once and durably, or replaced whole.
+"""Records of the spool: JSON with a checksum, new, replaced whole, or written over in place.
 
 Source: measured under power loss, a record survives only if the file and its folder are synced.
 """
@@ -18,7 +18,6 @@ __all__ = [
     "replace",
     "sync_folder",
     "write_new",
-    "write_once",
 ]
 
 
@@ -46,7 +45,12 @@ def _encode(record: Any) -> bytes:
     return b'{"crc":%d,"body":%b}' % (zlib.crc32(body), body)
 
 
-def _write(path: Path, record: Any) -> int:
+def write_new(path: Path, record: Any) -> int:
+    """Write a record where nobody reads yet: no temporary file is needed.
+
+    Returns:
+        An open descriptor, for the caller to sync, together with the folder, and to close.
+    """
     text = _encode(record)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
@@ -59,43 +63,15 @@ def _write(path: Path, record: Any) -> int:
     return fd
 
 
-def _write_whole(path: Path, record: Any, *, sync: bool) -> None:
-    fd = _write(path, record)
-    try:
-        if sync:
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def write_once(path: Path, record: Any) -> None:
-    """Write a record that never changes; durable on return.
-
-    Raises:
-        FileExistsError: It was written before.
-    """
-    temporary = path.with_name(f"{path.name}.tmp")
-    _write_whole(temporary, record, sync=True)
-    try:
-        path.hardlink_to(temporary)
-    finally:
-        temporary.unlink()
-    sync_folder(path.parent)
-
-
-def write_new(path: Path, record: Any) -> int:
-    """Write a record where nobody reads yet: no temporary file is needed.
-
-    Returns:
-        An open descriptor, for the caller to sync, together with the folder, and to close.
-    """
-    return _write(path, record)
-
-
 def replace(path: Path, record: Any, *, durable: bool) -> None:
     """Replace a record whole; a reader sees the old one or the new one."""
     temporary = path.with_name(f"{path.name}.tmp")
-    _write_whole(temporary, record, sync=durable)
+    fd = write_new(temporary, record)
+    try:
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
     temporary.replace(path)
     if durable:
         sync_folder(path.parent)

@@ -33,7 +33,7 @@ SLOTS = 2_000
 """Activities complete asynchronously: a slot is held only while an order is spooled."""
 
 FILE_THREADS = 16
-"""For files alone; syncs at the same time share one commit of the disk."""
+"""For files that may take long: inputs, artifacts, other people's folders, secrets."""
 
 REFUSED_EXIT = 3
 
@@ -156,6 +156,7 @@ async def serve(options: argparse.Namespace) -> int:
     log.info("node.stopping", running=len(agent.inventory_now().live))
     sweeper.cancel()
     await agent.close()
+    spool.close()
     return 0
 
 

@@ -17,7 +17,7 @@ from headbay.activities.executor.shim.kernel import boot_id, start_ticks
 from headbay.domain.outcome import Outcome
 from headbay.workers.node.spool import Entry
 
-__all__ = ["OUTCOME_OF", "Proof", "alive", "kill_rest", "prove", "recorded_shim", "told"]
+__all__ = ["OUTCOME_OF", "Proof", "alive", "kill_rest", "prove", "recorded_shim"]
 
 OUTCOME_OF = {
     "cancelled": Outcome.CANCELLED,
@@ -68,19 +68,12 @@ def alive(shim: Started) -> bool:
     return shim.pid != 0 and start_ticks(shim.pid) == shim.ticks
 
 
-def told(entry: Entry) -> Proof | None:
-    """What a whole exit record says, if there is one; quick."""
-    try:
-        record = entry.read("exit.json")
-    except CorruptRecordError:
-        return None
-    return None if record is None else Proof(exit_record=record)
-
-
 def prove(  # noqa: PLR0911 - one return a proof, in the order above
     entry: Entry, last_word: Callable[[], str]
 ) -> Proof:
-    """What can be proven now that the shim is gone. May take as long as the kill of a tree.
+    """What can be proven now that the shim is gone.
+
+    At once if there is an exit record; else it may take as long as the kill of a tree.
 
     Args:
         entry: The attempt's entry.

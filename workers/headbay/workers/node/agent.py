@@ -4,7 +4,6 @@ Never in here: a promise that the spool does not hold already.
 """
 
 import asyncio
-import contextlib
 import itertools
 import time
 from collections.abc import Coroutine
@@ -200,8 +199,6 @@ class Agent:
         except OSError as error:
             del self._attempts[unit]
             log.exception("spool.failed", unit=unit)
-            with contextlib.suppress(OSError):  # A broken disk: its next worker quarantines it.
-                await self.scribe.write(lambda: self.spool.withdraw(attempt.entry))
             why = f"the node could not spool the order: {error}"
             return without_exit(spec, Outcome.NOT_STARTED, why, self.isolation)
         finally:

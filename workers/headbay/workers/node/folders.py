@@ -1,5 +1,6 @@
 """Empty folders that are used again: on ext4, making one costs ten times what renaming one does."""
 
+import errno
 import os
 import shutil
 from collections import deque
@@ -11,6 +12,7 @@ FREE_PREFIX = "free."
 KEPT = 256
 PRIVATE = 0o40700
 """Type and mode of a private folder."""
+SYSTEM_LABELS = {"security.selinux", "security.SMACK64"}
 
 
 class Folders:
@@ -50,7 +52,7 @@ class Folders:
             False if it is not as it was made (contents, owner, mode, attributes): it stays.
         """
         status = path.lstat()
-        if status.st_mode != PRIVATE or status.st_uid != os.geteuid() or os.listxattr(path):
+        if status.st_mode != PRIVATE or status.st_uid != os.geteuid() or _marked(path):
             return False
         with os.scandir(path) as entries:
             if next(entries, None) is not None:
@@ -80,3 +82,13 @@ class Folders:
             self._free.append(free)
         else:
             free.rmdir()
+
+
+def _marked(path: Path) -> bool:
+    """Whether somebody gave it attributes, such as an ACL. The system itself labels all folders."""
+    try:
+        return not SYSTEM_LABELS.issuperset(os.listxattr(path))
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            return False  # No attributes on this file system.
+        raise

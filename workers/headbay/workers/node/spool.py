@@ -26,7 +26,6 @@ from headbay.activities.executor.records import (
     replace,
     sync_folder,
     write_new,
-    write_once,
 )
 from headbay.activities.executor.shim.kernel import boot_id
 from headbay.activities.places import NodePlaces, private
@@ -157,10 +156,6 @@ class Entry:
             return
         replace(self.folder / "stop", {"fence": fence, "reason": reason}, durable=False)
 
-    def write(self, name: str, record: Any) -> None:
-        """Write an immutable record."""
-        write_once(self.folder / name, record)
-
     @property
     def log(self) -> Path:
         """What the payload prints."""
@@ -194,6 +189,9 @@ class Spool:
             ) from error
         self._folders.open()
         self._tombstones.open()
+        for folder in self._attempt_folders():
+            if not _holds_order(folder):
+                self._folders.discard(folder)
         for folder in (self.places.spool, self.quarantined):
             for path in folder.iterdir():
                 self._remember(path.name)
@@ -223,13 +221,14 @@ class Spool:
             self._tombstones.see(found[1], int(found[2]))
 
     def entries(self) -> Iterator[Entry]:
-        """All entries. A folder with nothing else than a lease is none: a crash came before."""
-        for folder in sorted(self.places.spool.iterdir()):
-            if folder.is_dir() and folder.name.startswith(PREFIX):
-                if any(path.name != LEASE for path in folder.iterdir()):
-                    yield Entry(folder)
-                else:
-                    self._folders.discard(folder)
+        """All entries; for readers beside the worker too. What holds no order yet is none."""
+        for folder in self._attempt_folders():
+            if _holds_order(folder):
+                yield Entry(folder)
+
+    def _attempt_folders(self) -> list[Path]:
+        folders = sorted(self.places.spool.iterdir())
+        return [f for f in folders if f.name.startswith(PREFIX) and f.is_dir()]
 
     def find(self, unit: str) -> Entry | None:
         """The entry of that name."""
@@ -275,11 +274,9 @@ class Spool:
         self._remember(entry.unit)
         return descriptors
 
-    def withdraw(self, entry: Entry) -> list[int]:
-        """Remove an entry whose order may not be durable; there is nothing to sync."""
-        if entry.folder.is_dir():
-            self._folders.discard(entry.folder)
-        return []
+    def withdraw(self, entry: Entry) -> None:
+        """Remove an entry whose order may not be durable."""
+        self._folders.discard(entry.folder)
 
     def bury(self, entry: Entry, log_to: Path) -> None:
         """Remove an entry whose end was acknowledged; keep its log, and a tombstone.
@@ -327,6 +324,14 @@ class Spool:
         for folder in list(self.places.logs.iterdir()):
             with contextlib.suppress(OSError):  # There are logs in it.
                 folder.rmdir()
+
+
+def _holds_order(folder: Path) -> bool:
+    """Whether there is more than a lease: a crash, or its writer, may be just before the order."""
+    try:
+        return any(path.name != LEASE for path in folder.iterdir())
+    except FileNotFoundError:
+        return False  # Buried meanwhile.
 
 
 def _remove(path: Path) -> None:

@@ -6,6 +6,7 @@ so in time is put down together with its payload.
 
 import asyncio
 import contextlib
+import functools
 import os
 import secrets
 import signal
@@ -85,6 +86,7 @@ class Attempt:
         self._workspace = node.workspace(spec, entry.unit)
         self._keeper = Keeper(self, node.wire)
         self._nonce = secrets.token_hex(NONCE_BYTES)
+        self._ordered = False
         self._buried = False
         self._unprepared: PreparationError | None = None
         self._lost = False
@@ -238,16 +240,30 @@ class Attempt:
             "grace_ms": self.spec.grace_ms,
             **self._workspace.describe(),
         }
-        await self._node.scribe.write(lambda: self._write_order(launch))
+        try:
+            await self._node.scribe.write(lambda: self._write_order(launch))
+        except OSError:
+            with contextlib.suppress(OSError):  # The first one is told.
+                await self._node.scribe.write(self._withdraw)
+            raise
 
     def _write_order(self, launch: dict[str, Any]) -> list[int]:
         descriptors = self._node.spool.create(self.entry, self.spec, self.token, launch)
+        self._ordered = True
         if self._workspace.quick:
             try:
                 self._workspace.prepare()
             except PreparationError as error:
                 self._unprepared = error
         return descriptors
+
+    def _withdraw(self) -> list[int]:
+        """An order whose sync failed counts as never spooled."""
+        if self._ordered:
+            self._node.spool.withdraw(self.entry)
+            if self._workspace.quick:
+                self._workspace.release()
+        return []
 
     async def _prepare(self) -> None:
         if not self._workspace.quick:
@@ -350,9 +366,9 @@ class Attempt:
 
     async def _account(self) -> AttemptResult:
         """What can be proven now that its shim is gone, and what it left."""
-        proof = adoption.told(self.entry)
-        if proof is None:
-            proof = await asyncio.to_thread(adoption.prove, self.entry, self.entry.last_word)
+        prove = functools.partial(adoption.prove, self.entry, self.entry.last_word)
+        quick = self.entry.exists("exit.json")
+        proof = prove() if quick else await asyncio.to_thread(prove)
         self.phase = "ended"
         self.ended.set()
         if proof.exit is None:

@@ -126,7 +126,11 @@ class Workspaces:
 
 
 class Workspace:
-    """Prepares one attempt's surroundings and takes what it leaves."""
+    """Prepares one attempt's surroundings and takes what it leaves.
+
+    Attributes:
+        quick: Whether preparing it is a rename and no more.
+    """
 
     def __init__(self, spec: LaunchSpec, unit: str, among: "Workspaces") -> None:
         node = among.places

@@ -1,0 +1,77 @@
+"""Promise: an order that could not be made durable leaves nothing, and nothing of it can run."""
+
+import asyncio
+import errno
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from headbay.activities.artifacts import DirectoryStore
+from headbay.activities.places import NodePlaces
+from headbay.domain.attempt import LaunchSpec
+from headbay.domain.outcome import Isolation
+from headbay.workers.node.scribe import Scribe
+from headbay.workers.node.spool import Spool, Token, unit_name
+from headbay.workers.node.supervision import Attempt
+from headbay.workers.node.workspace import Workspaces
+
+SPEC = LaunchSpec(
+    workload="w", step="s", attempt=1, fence=7, allocation="a", pool="default", node="n", epoch=1,
+    argv=["true"],
+)  # fmt: skip
+
+
+@pytest.fixture
+async def node(tmp_path):
+    """What an attempt needs of its node to be spooled: the real parts, on a real disk."""
+    spool = Spool(NodePlaces(tmp_path / "n"))
+    spool.open()
+    workspaces = Workspaces(spool.places, DirectoryStore(tmp_path / "a"))
+    workspaces.open()
+    scribe = Scribe(spool.places.spool)
+    yield SimpleNamespace(
+        spool=spool,
+        scribe=scribe,
+        wire=None,
+        isolation=Isolation.UNENFORCED,
+        workspace=workspaces.of,
+    )
+    await asyncio.to_thread(scribe.close)
+    spool.close()
+
+
+def attempt(node) -> Attempt:
+    entry = node.spool.entry(unit_name("w", "s", 1, 7))
+    return Attempt(entry, SPEC, Token(b"t", "r"), node)
+
+
+def used(node) -> list[str]:
+    folders = (node.spool.places.spool, node.spool.places.work)
+    return [p.name for f in folders for p in f.iterdir() if p.name.startswith("hb.")]
+
+
+async def test_a_spooled_order_has_its_entry_and_its_workspace(node):
+    await attempt(node).spool()
+    assert used(node) == [unit_name("w", "s", 1, 7)] * 2
+    (entry,) = node.spool.entries()
+    assert entry.spec == SPEC
+
+
+async def test_an_order_whose_sync_failed_leaves_neither_entry_nor_workspace(node, monkeypatch):
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", broken)
+        with pytest.raises(OSError, match="gone"):
+            await attempt(node).spool()
+    assert used(node) == []
+
+
+async def test_an_order_in_whose_place_there_is_an_entry_leaves_that_alone(node):
+    await attempt(node).spool()
+    with pytest.raises(OSError, match=r"File exists|not empty"):
+        await attempt(node).spool()
+    (entry,) = node.spool.entries()
+    assert entry.spec == SPEC
