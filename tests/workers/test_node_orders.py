@@ -18,6 +18,7 @@ from headbay.activities.places import NodePlaces
 from headbay.domain.attempt import LAUNCH_SPEC_VERSION, LaunchSpec
 from headbay.domain.outcome import Isolation, Outcome
 from headbay.workers.node.orders import refuse
+from headbay.workers.node.room import Room
 from headbay.workers.node.spool import Entry, Spool, SpoolTakenError, Token, unit_name
 
 
@@ -41,12 +42,14 @@ def judge(order: LaunchSpec, live=(), **more):
     settings = {
         "node": "n1",
         "epoch": 5,
-        "capacity": {"cpu": 4000},
         "isolation": Isolation.UNENFORCED,
         "delivery": 1,
         "highest_fence": 0,
     }
-    return refuse(order, live=live, **(settings | more))
+    room = Room({"cpu": 4000})
+    for other in live:
+        room.take(unit_name(other.workload, other.step, other.attempt, other.fence), other)
+    return refuse(order, room=room, **(settings | more))
 
 
 def test_an_order_that_fits_is_accepted():

@@ -11,6 +11,7 @@ from headbay.activities.artifacts import DirectoryStore
 from headbay.activities.places import NodePlaces
 from headbay.domain.attempt import LaunchSpec
 from headbay.domain.outcome import Isolation
+from headbay.workers.node.room import Room
 from headbay.workers.node.scribe import Scribe
 from headbay.workers.node.spool import Spool, Token, unit_name
 from headbay.workers.node.supervision import Attempt
@@ -34,6 +35,7 @@ async def node(tmp_path):
         spool=spool,
         scribe=scribe,
         wire=None,
+        room=Room({}),
         isolation=Isolation.UNENFORCED,
         workspace=workspaces.of,
     )

@@ -5,6 +5,7 @@ Source: measured under power loss, a record survives only if the file and its fo
 
 import json
 import os
+import re
 import zlib
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +24,8 @@ __all__ = [
 
 OVERWRITTEN_BYTES = 192
 """Size of a record that is written over: less than a block, so that it stays where it is."""
+
+RECORD = re.compile(rb'\{"crc":(\d+),"body":(.*)\} *', re.DOTALL)
 
 
 class CorruptRecordError(HeadbayError):
@@ -45,7 +48,7 @@ def _encode(record: Any) -> bytes:
     return b'{"crc":%d,"body":%b}' % (zlib.crc32(body), body)
 
 
-def write_new(path: Path, record: Any) -> int:
+def write_new(path: Path | str, record: Any) -> int:
     """Write a record where nobody reads yet: no temporary file is needed.
 
     Returns:
@@ -77,7 +80,7 @@ def replace(path: Path, record: Any, *, durable: bool) -> None:
         sync_folder(path.parent)
 
 
-def overwrite(path: Path, record: Any) -> None:
+def overwrite(path: Path | str, record: Any) -> None:
     """Write a short record over the former one, in place: needs no room on a full disk.
 
     A reader may see a mixture, which the checksum shows; it must keep to what it read before.
@@ -92,7 +95,7 @@ def overwrite(path: Path, record: Any) -> None:
         os.close(fd)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path | str) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []
@@ -103,21 +106,20 @@ def _read(path: Path) -> bytes:
     return b"".join(parts)
 
 
-def read_record(path: Path) -> Any:
+def read_record(path: Path | str) -> Any:
     """The record's content.
 
     Raises:
         FileNotFoundError: There is none.
         CorruptRecordError: It is torn or altered.
     """
-    raw = _read(path)
-    try:
-        outer = json.loads(raw)
-        body = outer["body"]
-        checked = json.dumps(body, separators=(",", ":")).encode()
-        matches = zlib.crc32(checked) == outer["crc"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptRecordError(f"{path}: {error}") from error
-    if not matches:
+    found = RECORD.fullmatch(_read(path))
+    if found is None:
+        raise CorruptRecordError(f"{path}: it is no record, or a torn one")
+    crc, body = found.groups()
+    if zlib.crc32(body) != int(crc):
         raise CorruptRecordError(f"{path}: checksum does not match")
-    return body
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise CorruptRecordError(f"{path}: {error}") from error

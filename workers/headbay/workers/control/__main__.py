@@ -82,7 +82,8 @@ def workers(client: Client, activities: ControlActivities) -> tuple[Worker, Work
 
     They run outside of the sandbox: measured, a fifth of their CPU went into entering and leaving
     it for every payload (docs/adr/010). Imports are checked, and every recorded history is
-    replayed inside of it.
+    replayed inside of it. Payloads are not kept outside of Temporal: the SDK's concurrency for
+    that, a task for every payload, is off.
     """
     workloads = Worker(
         client,
@@ -94,6 +95,7 @@ def workers(client: Client, activities: ControlActivities) -> tuple[Worker, Work
         max_concurrent_workflow_tasks=200,
         max_concurrent_local_activities=500,
         max_cached_workflows=1_000,
+        max_workflow_task_external_storage_concurrency=1,
     )
     pools = Worker(
         client,
@@ -108,6 +110,7 @@ def workers(client: Client, activities: ControlActivities) -> tuple[Worker, Work
         workflow_runner=UnsandboxedWorkflowRunner(),
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         max_cached_workflows=1_000,
+        max_workflow_task_external_storage_concurrency=1,
     )
     return workloads, pools
 

@@ -29,6 +29,7 @@ from headbay.domain.outcome import Isolation, Outcome
 from headbay.workers.node import adoption
 from headbay.workers.node.orders import refuse
 from headbay.workers.node.results import without_exit
+from headbay.workers.node.room import Room
 from headbay.workers.node.scribe import Scribe
 from headbay.workers.node.spool import Entry, Spool, Token, unit_name
 from headbay.workers.node.supervision import Attempt
@@ -72,6 +73,7 @@ class Agent:
         self._workspaces.open()
         self.executor = executor
         self.isolation = Isolation(facts.isolation)
+        self.room = Room(facts.capacity)
         self.wire = Wire(client)
         self.epoch = 0
         self.presence_lost = asyncio.Event()
@@ -113,8 +115,16 @@ class Agent:
             self._start(attempt, adopted=True)
         return len(self._attempts)
 
-    def _start(self, attempt: Attempt, *, adopted: bool) -> None:
+    def _live(self, attempt: Attempt) -> None:
         self._attempts[attempt.entry.unit] = attempt
+        self.room.take(attempt.entry.unit, attempt.spec)
+
+    def _over(self, unit: str) -> None:
+        self._attempts.pop(unit, None)
+        self.room.leave(unit)
+
+    def _start(self, attempt: Attempt, *, adopted: bool) -> None:
+        self._live(attempt)
         task = asyncio.create_task(self._see_through(attempt, adopted=adopted))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -141,7 +151,7 @@ class Agent:
                 else:
                     return
         finally:
-            self._attempts.pop(attempt.entry.unit, None)
+            self._over(attempt.entry.unit)
 
     async def _put_aside(self, entry: Entry, error: Exception) -> None:
         """Quarantine one unreadable entry, alone; what it may have started is killed first."""
@@ -192,12 +202,12 @@ class Agent:
         other orders, since syncs at the same time share one commit of the disk.
         """
         attempt = Attempt(self.spool.entry(unit), spec, token, self)
-        self._attempts[unit] = attempt
+        self._live(attempt)
         self._spooling[unit] = asyncio.Event()
         try:
             await attempt.spool()
         except OSError as error:
-            del self._attempts[unit]
+            self._over(unit)
             log.exception("spool.failed", unit=unit)
             why = f"the node could not spool the order: {error}"
             return without_exit(spec, Outcome.NOT_STARTED, why, self.isolation)
@@ -235,8 +245,7 @@ class Agent:
             spec,
             node=self.facts.name,
             epoch=self.epoch,
-            capacity=self.facts.capacity,
-            live=[attempt.spec for attempt in self._attempts.values() if attempt.live],
+            room=self.room,
             isolation=self.isolation,
             delivery=delivery,
             highest_fence=self.spool.highest_fence(spec.workload, spec.step),

@@ -26,7 +26,8 @@ class Folders:
     def __init__(self, parent: Path, *, leave: str = "") -> None:
         self._parent = parent
         self._leave = leave
-        self._free: deque[Path] = deque()
+        self._next_free = f"{parent}/{FREE_PREFIX}"
+        self._free: deque[str] = deque()
         self._numbers = 0
 
     def open(self) -> None:
@@ -41,7 +42,7 @@ class Folders:
             OSError: There is something in its place that is not an empty folder.
         """
         try:
-            self._free.pop().rename(path)
+            os.rename(self._free.pop(), path)
         except IndexError:
             path.mkdir(mode=0o700)
 
@@ -51,7 +52,7 @@ class Folders:
         Returns:
             False if it is not as it was made (contents, owner, mode, attributes): it stays.
         """
-        status = path.lstat()
+        status = os.lstat(path)
         if status.st_mode != PRIVATE or status.st_uid != os.geteuid() or _marked(path):
             return False
         with os.scandir(path) as entries:
@@ -70,18 +71,20 @@ class Folders:
                 if entry.is_dir(follow_symlinks=False):
                     shutil.rmtree(entry.path)
                 else:
-                    Path(entry).unlink()
+                    os.unlink(entry.path)
         self._keep(free)
 
-    def _set_aside(self, path: Path) -> Path:
+    def _set_aside(self, path: Path) -> str:
         self._numbers += 1
-        return path.rename(self._parent / f"{FREE_PREFIX}{self._numbers}")
+        free = f"{self._next_free}{self._numbers}"
+        os.rename(path, free)
+        return free
 
-    def _keep(self, free: Path) -> None:
+    def _keep(self, free: str) -> None:
         if len(self._free) < KEPT:
             self._free.append(free)
         else:
-            free.rmdir()
+            os.rmdir(free)
 
 
 def _marked(path: Path) -> bool:

@@ -11,12 +11,11 @@ Checks, first match (each answers with a result that is already definite):
   7. what does not fit beside the live attempts.
 """
 
-from collections.abc import Iterable
-
 from headbay.domain.attempt import LAUNCH_SPEC_VERSION, AttemptResult, LaunchSpec
 from headbay.domain.outcome import Isolation, Outcome
-from headbay.domain.resources import fits, missing, subtract, total
+from headbay.domain.resources import fits, missing
 from headbay.workers.node.results import without_exit
+from headbay.workers.node.room import Room
 
 __all__ = ["refuse"]
 
@@ -26,8 +25,7 @@ def refuse(  # noqa: PLR0911 - one return a check, in the order above
     *,
     node: str,
     epoch: int,
-    capacity: dict[str, int],
-    live: Iterable[LaunchSpec],
+    room: Room,
     isolation: Isolation,
     delivery: int,
     highest_fence: int,
@@ -38,13 +36,11 @@ def refuse(  # noqa: PLR0911 - one return a check, in the order above
         spec: What was ordered.
         node: Name of this node.
         epoch: Its current registration.
-        capacity: What it may carry at once.
-        live: Orders of all attempts whose processes are not proven gone.
+        room: What is live on it.
         isolation: What its executor promises.
         delivery: Temporal's attempt number of the activity, from 1.
         highest_fence: The highest fence that this node may have seen for the step; 0 for none.
     """
-    others = list(live)
 
     def not_started(why: str) -> AttemptResult:
         return without_exit(spec, Outcome.NOT_STARTED, why, isolation)
@@ -58,12 +54,12 @@ def refuse(  # noqa: PLR0911 - one return a check, in the order above
         return without_exit(spec, Outcome.UNKNOWN, why, isolation, began=True)
     if delivery > 1:
         return not_started("delivered again after its first delivery was lost")
-    for other in others:
-        if (other.workload, other.step) == (spec.workload, spec.step):
-            return not_started(f"attempt {other.attempt} of this step is still live here")
+    sibling = room.attempt_of(spec.workload, spec.step)
+    if sibling is not None:
+        return not_started(f"attempt {sibling.attempt} of this step is still live here")
     if spec.require == "enforced" and isolation is not Isolation.ENFORCED:
         return not_started(f"requires enforced limits; this node's are {isolation}")
-    free = subtract(capacity, total(other.resources for other in others))
+    free = room.free()
     if not fits(spec.resources, free):
         return not_started(
             f"does not fit beside what runs here: lacks {missing(spec.resources, free)}"

@@ -46,6 +46,7 @@ LOG_CAP_BYTES = 16 << 20
 log = structlog.get_logger(__name__)
 
 ORDER = "order.json"
+LOG = "out.log"
 LEASE = "lease"
 """Stays in a folder that is used again: another fence's lease renews nothing."""
 PREFIX = "hb."
@@ -97,23 +98,28 @@ class Entry:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.unit = folder.name
+        self._path = str(folder)
+
+    def path(self, name: str) -> str:
+        """Where a file of it is."""
+        return f"{self._path}/{name}"
 
     def read(self, name: str) -> Any:
         """A record, None if it was not written."""
         try:
-            return read_record(self.folder / name)
+            return read_record(self.path(name))
         except FileNotFoundError:
             return None
 
     @property
     def spec(self) -> LaunchSpec:
         """What was ordered."""
-        return LaunchSpec.model_validate(read_record(self.folder / ORDER)["spec"])
+        return LaunchSpec.model_validate(read_record(self.path(ORDER))["spec"])
 
     @property
     def token(self) -> Token:
         """Where its heartbeats go now: the order's token, or the one that replaced it."""
-        row = self.read("token") or read_record(self.folder / ORDER)["token"]
+        row = self.read("token") or read_record(self.path(ORDER))["token"]
         return Token(bytes.fromhex(row["token"]), row["run"])
 
     def set_token(self, token: Token) -> None:
@@ -122,7 +128,7 @@ class Entry:
 
     def set_lease(self, fence: int, deadline_ns: int) -> None:
         """Renew the lease. Not synced: after a power loss no process is left to obey it."""
-        overwrite(self.folder / LEASE, {"fence": fence, "deadline_ns": deadline_ns})
+        overwrite(self.path(LEASE), {"fence": fence, "deadline_ns": deadline_ns})
 
     def set_shim(self, pid: int, ticks: int) -> None:
         """Remember the supervisor. Not synced: a power loss ends it."""
@@ -131,7 +137,7 @@ class Entry:
 
     def exists(self, name: str) -> bool:
         """Whether a record was written, whole or not."""
-        return (self.folder / name).exists()
+        return os.access(self.path(name), os.F_OK)
 
     def stop_reason(self) -> str | None:
         """Why it is to be ended, if it is."""
@@ -159,7 +165,7 @@ class Entry:
     @property
     def log(self) -> Path:
         """What the payload prints."""
-        return self.folder / "out.log"
+        return self.folder / LOG
 
 
 class Spool:
@@ -264,8 +270,8 @@ class Spool:
         }
         descriptors: list[int] = []
         try:
-            descriptors.append(write_new(entry.folder / ORDER, order))
-            descriptors.append(os.open(entry.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            descriptors.append(write_new(entry.path(ORDER), order))
+            descriptors.append(os.open(entry.path(""), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except OSError:
             for fd in descriptors:
                 os.close(fd)
@@ -285,7 +291,7 @@ class Spool:
         where its end is told once more, or gone. If its tombstone was lost then, no order for it
         can come any more: a new boot is a new epoch.
         """
-        if entry.log.exists():
+        if entry.exists(LOG):
             private(log_to.parent)
             entry.log.replace(log_to)
         found = UNIT.fullmatch(entry.unit)

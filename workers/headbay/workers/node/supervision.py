@@ -26,6 +26,7 @@ from headbay.domain.outcome import Isolation, Outcome
 from headbay.workers.node import adoption
 from headbay.workers.node.keeper import Keeper
 from headbay.workers.node.results import from_exit, without_exit
+from headbay.workers.node.room import Room
 from headbay.workers.node.scribe import Scribe
 from headbay.workers.node.spool import Entry, Spool, Token
 from headbay.workers.node.wire import TokenGoneError, Wire
@@ -53,6 +54,7 @@ class Surroundings(Protocol):
     wire: Wire
     executor: Executor
     isolation: Isolation
+    room: Room
 
     def presence_age_ms(self) -> int:
         """How long ago the node's own presence was last acknowledged."""
@@ -369,8 +371,7 @@ class Attempt:
         prove = functools.partial(adoption.prove, self.entry, self.entry.last_word)
         quick = self.entry.exists("exit.json")
         proof = prove() if quick else await asyncio.to_thread(prove)
-        self.phase = "ended"
-        self.ended.set()
+        self._over()
         if proof.exit is None:
             return self._no_exit(
                 proof.outcome, proof.why, began=proof.began, kill_incomplete=proof.kill_incomplete
@@ -379,6 +380,12 @@ class Attempt:
         if result.outcome is not Outcome.SUCCEEDED or not self._workspace.left_something():
             return result
         return await self._with_what_it_left(result)
+
+    def _over(self) -> None:
+        """Its process is proven gone."""
+        self.phase = "ended"
+        self.ended.set()
+        self._node.room.leave(self.entry.unit)
 
     async def _with_what_it_left(self, result: AttemptResult) -> AttemptResult:
         """Output and artifacts; success is told only once they are safe."""
@@ -406,8 +413,7 @@ class Attempt:
 
     async def _close(self, result: AttemptResult) -> None:
         """Tell how it ended until somebody has acknowledged it; then remove it."""
-        self.phase = "ended"
-        self.ended.set()
+        self._over()
         log.info("attempt.ended", unit=self.entry.unit, outcome=result.outcome)
         if self._lost or not await self._completed(result):
             await self._node.wire.tell_gone(self.spec.pool, result)

@@ -46,6 +46,13 @@ class Wire:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._said: tuple[dict[str, Any], Payloads] = ({}, Payloads())
+
+    async def _details(self, details: dict[str, Any]) -> Payloads:
+        """Encoded heartbeat details: one heartbeat after the other says the same."""
+        if details != self._said[0]:
+            self._said = (details, await self._payloads(details))
+        return self._said[1]
 
     async def _payloads(self, value: Any) -> Payloads:
         return Payloads(payloads=await self._client.data_converter.encode([value]))
@@ -63,7 +70,7 @@ class Wire:
                     namespace=self._client.namespace,
                     task_token=token,
                     identity=self._client.identity,
-                    details=await self._payloads(details),
+                    details=await self._details(details),
                 ),
                 timeout=RPC_TIMEOUT,
             )

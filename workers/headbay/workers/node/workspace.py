@@ -143,10 +143,16 @@ class Workspace:
         shared = f"{SHARED_PREFIX}{spec.workload}"
         self.root = node.work / (unit if self._private else shared)
         self.output_file = node.work / f"{unit}.output.json"
-        self._own_inputs = node.work / f"{unit}.inputs.json"
-        self._drafts = node.work / f"{unit}.drafts"
         self.inputs_file = self._own_inputs if spec.inputs else among.no_inputs.file
         self.quick = self._private and not (spec.inputs or spec.workdir or spec.base_dir)
+
+    @property
+    def _own_inputs(self) -> Path:
+        return self._among.places.work / f"{self._unit}.inputs.json"
+
+    @property
+    def _drafts(self) -> Path:
+        return self._among.places.work / f"{self._unit}.drafts"
 
     @property
     def cwd(self) -> Path:
@@ -230,7 +236,7 @@ class Workspace:
                 "HEADBAY_FENCE": str(spec.fence),
                 "HEADBAY_NODE": spec.node,
                 "HEADBAY_INPUTS": str(self.inputs_file),
-                "HEADBAY_INPUT_DIR": str(self.root / "inputs"),
+                "HEADBAY_INPUT_DIR": f"{self.root}/inputs",
                 "HEADBAY_OUTPUT": str(self.output_file),
                 "HEADBAY_WORKSPACE": str(self.root),
             }
