@@ -43,7 +43,7 @@ def test_equal_fits_are_decided_by_name():
 
 def test_closed_unlabelled_and_weaker_nodes_are_passed_over():
     nodes = [
-        view("closed", open=False),
+        view("closed", closed="cordoned"),
         view("plain"),
         view("labelled", labels={"disk": "ssd"}),
         view("strong", labels={"disk": "ssd"}, isolation="enforced"),
@@ -58,6 +58,26 @@ def test_every_reason_has_a_message_and_the_nearest_node_is_named():
     assert reason.code is ReasonCode.INSUFFICIENT_FREE
     assert reason.message == "nearest node 'b' lacks 0.5 cpu"
     assert reason.numbers == {"lacks_cpu": 500}
+
+
+def test_closed_nodes_are_named_with_what_was_said_of_them():
+    nodes = [
+        view("a", closed="cordoned", note="disk swap"),
+        view("b", closed="lost"),
+        *(view(f"c{n}", closed="awaited") for n in range(5)),
+        view("other", labels={"gpu": "yes"}, closed="cordoned"),
+    ]
+    wanted = shape(selector=[])
+    cordoned, lost, awaited = reasons_to_wait(wanted, [n for n in nodes if not n.labels])
+    assert cordoned.message == "cordoned: 'a' (disk swap), of 7 nodes"
+    assert cordoned.fix == "`headbay node uncordon a`"
+    assert lost.message == "lost: 'b', of 7 nodes"
+    assert (
+        awaited.message == "yet to say what they still run: 'c0', 'c1', 'c2' and 2 more, of 7 nodes"
+    )
+    assert awaited.numbers == {"awaited": 5}
+    (only,) = reasons_to_wait(shape(selector=[("gpu", "yes")]), nodes)
+    assert only.message == "cordoned: 'other'", "nodes that it cannot run on do not matter"
 
 
 def test_what_never_fits_says_by_how_much():

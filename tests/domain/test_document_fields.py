@@ -98,7 +98,7 @@ def test_an_unknown_field_names_what_was_meant(field, meant):
 
 def test_an_unknown_field_like_no_other_lists_what_there_is():
     text = only_problem(document(zzzzzz=1))
-    assert text.startswith("zzzzzz: unknown field 'zzzzzz'; known here: apiVersion, budget,")
+    assert text.startswith("zzzzzz: unknown field 'zzzzzz'; known here: apiVersion, defaults,")
     text = only_problem(one(env={"A": {"zzzzzz": 1, "secret": "s"}}))
     assert text == "steps[0].env.A.zzzzzz: unknown field 'zzzzzz'; known here: secret"
 
@@ -365,3 +365,11 @@ def test_a_fault_of_shape_hides_what_is_not_yet_supported_there():
         ("steps[0].condition", "CONFLICT"),
         ("steps[0].condition.step", "BAD_VALUE"),
     ]
+
+
+def test_a_field_that_means_something_not_yet_supported_says_so():
+    text = only_problem(one(**{"if": "x"}))
+    assert text == (
+        "steps[0].if: unknown field 'if'; "
+        "`condition`, if that is meant, is not yet supported: remove it"
+    )

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from headbay.workers.control.__main__ import sandbox
 from headbay.workflows.node import Node
+from headbay.workflows.payloads import data_converter
 from headbay.workflows.pool import Pool
 from headbay.workflows.workload import Workload
 
@@ -29,7 +29,7 @@ async def test_a_recorded_history_replays(path):
     )
     replayer = Replayer(
         workflows=[Workload, Pool, Node],
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         workflow_runner=sandbox(),
     )
     await replayer.replay_workflow(history)

@@ -144,3 +144,24 @@ async def test_what_was_refused_can_be_read_back(cluster):
     await signal(cluster, "headbay/node/n1", "cordon", {"by": 5})
     (row,) = await until_query(cluster, "headbay/node/n1", bool, "refusals")
     assert row["code"] == "BAD_ARGUMENT"
+
+
+async def test_a_drain_that_follows_another_one_counts_at_once(cluster):
+    node = "headbay/node/n1"
+    await start(cluster, "moved", {"steps": [{"name": "s", "run": "sleep 300", "grace": "1s"}]})
+    await until_query(
+        cluster, "headbay/w/moved", lambda s: s["steps"][0]["state"] == "RUNNING", "state"
+    )
+    await signal(cluster, node, "drain", {"by": "ann", "deadline_s": 3_600})
+    await until_query(cluster, node, lambda s: s["draining"], "state")
+    await signal(cluster, node, "drain", {"by": "ann", "deadline_s": 0})
+    await until_query(
+        cluster,
+        "headbay/w/moved",
+        lambda s: (s["steps"][0].get("attempts") or [{}])[0].get("outcome") == "PREEMPTED",
+        "state",
+    )
+    await signal(cluster, node, "drain", {"by": "ann", "deadline_s": 10**15})
+    await until_query(cluster, node, bool, "refusals")
+    await signal(cluster, "headbay/w/moved", "cancel", {"by": "ann"})
+    await until_query(cluster, "headbay/w/moved", lambda s: s["status"] == "CANCELLED", "state")

@@ -5,6 +5,7 @@ from typing import ClassVar
 from headbay.domain.errors import HeadbayError
 
 __all__ = [
+    "AttemptNotFoundError",
     "BadConfigurationError",
     "BadWorkloadIdError",
     "ConflictError",
@@ -92,6 +93,25 @@ class StepNotFoundError(HeadbayError):
         self.workload = workload
         self.step = step
         self.known = known
+
+
+class AttemptNotFoundError(HeadbayError):
+    """No step that was asked for has had such an attempt.
+
+    Attributes:
+        workload: Its id. attempt: The number asked for.
+    """
+
+    code: ClassVar[str] = "ATTEMPT_NOT_FOUND"
+
+    def __init__(self, workload: str, attempt: int, made: dict[str, int]) -> None:
+        had = ", ".join(f"{step} {number}" for step, number in list(made.items())[:12])
+        more = ", …" if len(made) > 12 else ""
+        super().__init__(
+            f"workload {workload} has no attempt {attempt} there; attempts so far: {had}{more}"
+        )
+        self.workload = workload
+        self.attempt = attempt
 
 
 class BadWorkloadIdError(HeadbayError):

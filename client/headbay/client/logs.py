@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from headbay.activities.places import BadNameError, Places
-from headbay.client.errors import LogsElsewhereError, StepNotFoundError
+from headbay.client.errors import AttemptNotFoundError, LogsElsewhereError, StepNotFoundError
 from headbay.client.following import Follower
 from headbay.client.reading import Reader, is_final
 from headbay.domain.lifecycle import AttemptState
@@ -155,9 +155,13 @@ class LogReader:
         self, workload: str, step: str | None, *, follow: bool, attempt: int | None
     ) -> AsyncIterator[LogPiece]:
         """Output in pieces; see `headbay.client.client.HeadbayClient.logs`."""
-        status = (await self._reader.read(workload)).workload
-        if step is not None and status.steps:
-            _choose(status, step)
+        reading = await self._reader.read(workload)
+        status = reading.workload
+        chosen = _choose(status, step) if status.steps else []
+        made = {known.name: known.attempts_made for known in chosen}
+        waits = follow and not is_final(reading)
+        if attempt is not None and not waits and max(made.values(), default=0) < attempt:
+            raise AttemptNotFoundError(workload, attempt, made)
         pieces = (
             self._follow(workload, step, attempt) if follow else self._once(status, step, attempt)
         )

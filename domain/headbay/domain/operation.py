@@ -1,10 +1,24 @@
 """Operations of people and orchestrators: each a signal and an update with the same JSON."""
 
-from typing import Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from headbay.domain.wire import Wire
 
-__all__ = ["CancelOrder", "DrainOrder", "NodeOrder", "ResolveOrder", "WorkloadContext"]
+__all__ = [
+    "LEAST_EVENTS",
+    "CancelOrder",
+    "DrainOrder",
+    "NodeOrder",
+    "ResolveOrder",
+    "WorkloadContext",
+]
+
+LEAST_EVENTS: Final = 50
+"""A run that is over before it has done anything would follow another for ever."""
+
+LONGEST_DRAIN_S: Final = 366 * 24 * 3600
 
 
 class CancelOrder(Wire):
@@ -33,7 +47,7 @@ class NodeOrder(Wire):
 class DrainOrder(NodeOrder):
     """Cordon, then end what still runs after ``deadline_s`` seconds (None: wait for it)."""
 
-    deadline_s: int | None = None
+    deadline_s: Annotated[int | None, Field(ge=0, le=LONGEST_DRAIN_S)] = None
 
 
 class WorkloadContext(Wire):
@@ -43,12 +57,13 @@ class WorkloadContext(Wire):
         base_dir: Absolute folder of the submitter that relative ``workdir`` refers to.
         pin_node: Only this node may run it (needed with base_dir).
         submitted_by: Subject, for the journal.
-        continue_after_events: History length after which it drains and continues as new.
+        continue_after_events: History length after which it drains and continues as new; at least
+            50.
         previous: Base64 of a predecessor run's packed state (continue-as-new only).
     """
 
     base_dir: str | None = None
     pin_node: str | None = None
     submitted_by: str = ""
-    continue_after_events: int = 20_000
+    continue_after_events: Annotated[int, Field(ge=LEAST_EVENTS)] = 20_000
     previous: str | None = None

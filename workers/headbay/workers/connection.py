@@ -14,6 +14,7 @@ import structlog
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -91,6 +92,7 @@ async def connect(
     config: ClientConnectConfig | None = None,
     wait_s: float = WAIT_S,
     identity: str | None = None,
+    converter: DataConverter = pydantic_data_converter,
 ) -> Client:
     """A client whose server and namespace have answered.
 
@@ -101,6 +103,7 @@ async def connect(
         config: Where; None for `configuration`.
         wait_s: How long to try, in seconds.
         identity: What Temporal shows as the worker's identity; None for ``pid@host``.
+        converter: Reads and writes payloads.
 
     Raises:
         NoServerConfiguredError: Nothing says where the server is.
@@ -113,7 +116,7 @@ async def connect(
     pause = FIRST_PAUSE_S
     while True:
         try:
-            return await _connect_once(config, namespace, identity)
+            return await _connect_once(config, namespace, identity, converter)
         except (RPCError, RuntimeError) as error:
             hopeless = isinstance(error, RPCError) and error.status in HOPELESS
             if hopeless or time.monotonic() + pause > deadline:
@@ -126,12 +129,10 @@ async def connect(
 
 
 async def _connect_once(
-    config: ClientConnectConfig, namespace: str, identity: str | None
+    config: ClientConnectConfig, namespace: str, identity: str | None, converter: DataConverter
 ) -> Client:
     """Connect and ask for the namespace: a server may answer before it has made it."""
-    client = await Client.connect(
-        **config, data_converter=pydantic_data_converter, identity=identity
-    )
+    client = await Client.connect(**config, data_converter=converter, identity=identity)
     await client.workflow_service.describe_namespace(
         DescribeNamespaceRequest(namespace=namespace), timeout=RPC_TIMEOUT
     )

@@ -5,6 +5,8 @@ workflow continues as new only between presences, which would otherwise be ended
 """
 
 import asyncio
+import contextlib
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -28,7 +30,7 @@ from headbay.workflows.calls import (
     ReportOrder,
     presence_id,
 )
-from headbay.workflows.operations import Mailbox, answer, now_ms
+from headbay.workflows.operations import Mailbox, answer, argument, now_ms
 from headbay.workflows.tasks import Tasks
 
 __all__ = ["Node"]
@@ -36,6 +38,9 @@ __all__ = ["Node"]
 FOREVER = timedelta(days=3650)
 HEARD_WITHIN = timedelta(seconds=5)
 REPORT_AGAIN = timedelta(seconds=1)
+
+MOVED_DEADLINE = "drain-deadline-moves"
+"""Patch: before it, a drain's deadline was waited for even if another one replaced it."""
 
 
 @workflow.defn(name="Node")
@@ -183,11 +188,23 @@ class Node:
             until = self._state.drain_until_ms
             if until is None:
                 continue
-            if until > now_ms():
-                await workflow.sleep(timedelta(milliseconds=until - now_ms()))
+            await self._until(until)
             if self._state.drain_until_ms == until:
                 self._state = self._state.model_copy(update={"drain_until_ms": None})
                 await self._evict()
+
+    async def _until(self, deadline_ms: int) -> None:
+        """Wait for a drain's deadline, or until another order replaced it."""
+        left = timedelta(milliseconds=deadline_ms - now_ms())
+        if left <= timedelta(0):
+            return
+        if not workflow.patched(MOVED_DEADLINE):
+            await workflow.sleep(left)
+            return
+        with contextlib.suppress(TimeoutError):
+            await workflow.wait_condition(
+                lambda: self._state.drain_until_ms != deadline_ms, timeout=left
+            )
 
     async def _evict(self) -> None:
         """End what still runs; the steps are repeated elsewhere as their `repeat` allows."""
@@ -215,7 +232,7 @@ class Node:
     # -- what it is told -----------------------------------------------------------------------
 
     @workflow.update(name="register", description="A node worker says who it is and what it runs")
-    def register(self, raw: Any = None) -> Any:
+    def register(self, *raw: Any) -> Any:
         """Answer a NodeRegistration with a Registered."""
         registration, refusal = self._mailbox.parse("register", NodeRegistration, raw)
         if registration is None:
@@ -229,54 +246,57 @@ class Node:
         return registered.model_dump(mode="json")
 
     @workflow.signal(name="presence_stale", description="Seen from outside: nobody heartbeats")
-    def presence_stale(self, raw: Any = None) -> None:
+    def presence_stale(self, *raw: Any) -> None:
         """A paused presence never times out by itself; the control worker says when it is stale."""
-        epoch = raw.get("epoch") if isinstance(raw, dict) else None
+        named = argument(raw)
+        epoch = named.get("epoch") if isinstance(named, dict) else None
         if isinstance(epoch, int):
             self._gone(epoch)
 
     @workflow.signal(name="report", description="A new pool wants to hear from this node")
-    def report(self, raw: Any = None) -> None:  # noqa: ARG002 - operations carry an argument
+    def report(self, *raw: Any) -> None:  # noqa: ARG002 - operations carry an argument
         """Ask the node for its inventory and tell the pool."""
         self._ask_due = self._state.state == "up"
         self._report_due = True
 
     @workflow.signal(name="retire", description="Forget this node")
-    def retire(self, raw: Any = None) -> None:
+    def retire(self, *raw: Any) -> None:
         """The machine is not coming back."""
         self._operate("retire", NodeOrder, raw)
 
     @workflow.signal(name="cordon", description="Take no new work")
-    def cordon(self, raw: Any = None) -> None:
+    def cordon(self, *raw: Any) -> None:
         """{by, reason}."""
         self._operate("cordon", NodeOrder, raw)
 
     @workflow.update(name="cordon", description="Take no new work")
-    async def cordon_update(self, raw: Any = None) -> Any:
+    async def cordon_update(self, *raw: Any) -> Any:
         """{by, reason}."""
         return await self._heard(self._operate("cordon", NodeOrder, raw))
 
     @workflow.signal(name="uncordon", description="Take work again; ends a drain")
-    def uncordon(self, raw: Any = None) -> None:
+    def uncordon(self, *raw: Any) -> None:
         """{by, reason}."""
         self._operate("uncordon", NodeOrder, raw)
 
     @workflow.update(name="uncordon", description="Take work again; ends a drain")
-    async def uncordon_update(self, raw: Any = None) -> Any:
+    async def uncordon_update(self, *raw: Any) -> Any:
         """{by, reason}."""
         return await self._heard(self._operate("uncordon", NodeOrder, raw))
 
     @workflow.signal(name="drain", description="Cordon, and end what runs at the deadline")
-    def drain(self, raw: Any = None) -> None:
+    def drain(self, *raw: Any) -> None:
         """{by, reason, deadline_s}."""
         self._operate("drain", DrainOrder, raw)
 
     @workflow.update(name="drain", description="Cordon, and end what runs at the deadline")
-    async def drain_update(self, raw: Any = None) -> Any:
+    async def drain_update(self, *raw: Any) -> Any:
         """{by, reason, deadline_s}."""
         return await self._heard(self._operate("drain", DrainOrder, raw))
 
-    def _operate(self, operation: str, model: type[NodeOrder], raw: Any) -> dict[str, Any]:
+    def _operate(
+        self, operation: str, model: type[NodeOrder], raw: Sequence[Any]
+    ) -> dict[str, Any]:
         order, answered = self._mailbox.parse(operation, model, raw)
         if order is None:
             return answered

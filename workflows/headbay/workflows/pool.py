@@ -5,6 +5,7 @@ task. Never in here: policy, a comparison of run ids, a signal to another workfl
 """
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -39,7 +40,7 @@ from headbay.workflows.calls import (
     HolderBatch,
     HolderQuery,
 )
-from headbay.workflows.operations import Mailbox, answer, now_ms
+from headbay.workflows.operations import Mailbox, answer, argument, now_ms
 from headbay.workflows.tasks import Tasks
 
 ANSWERS_ALL = "answers-carry-all-grants"
@@ -268,7 +269,7 @@ class Pool:
     # -- what it is told -----------------------------------------------------------------------
 
     @workflow.update(name="exchange", description="Requests and releases of workloads")
-    async def exchange(self, raw: Any) -> Any:
+    async def exchange(self, *raw: Any) -> Any:
         """Answer a list of Exchange with a list of ExchangeAnswer, in order."""
         messages = self._parse("exchange", Exchange, raw)
         tickets = range(self._tickets + 1, self._tickets + 1 + len(messages))
@@ -281,16 +282,17 @@ class Pool:
         return [self._answers.pop(t) for t in tickets]
 
     @workflow.update(name="report", description="What `Node` workflows say of their nodes")
-    async def report(self, raw: Any) -> Any:
+    async def report(self, *raw: Any) -> Any:
         """Take a list of NodeReport."""
         messages = self._parse("report", NodeReport, raw)
         self._inbox.extend(NodeReported(message) for message in messages)
         return answer(accepted=True)
 
-    def _parse(self, operation: str, model: type[Model], raw: Any) -> list[Model]:
+    def _parse(self, operation: str, model: type[Model], raw: Sequence[Any]) -> list[Model]:
+        only = argument(raw)
         try:
             return [
-                model.model_validate(item) for item in (raw if isinstance(raw, list) else [raw])
+                model.model_validate(item) for item in (only if isinstance(only, list) else [only])
             ]
         except ValidationError as error:
             refusal = self._mailbox.refuse(operation, "BAD_ARGUMENT", str(error))
@@ -299,12 +301,10 @@ class Pool:
             ) from error
 
     @workflow.signal(name="gone", description="Attempts whose processes are proven gone")
-    def gone(self, raw: Any = None) -> None:
+    def gone(self, *raw: Any) -> None:
         """Take a list of AttemptResult, straight from a node."""
-        for item in raw if isinstance(raw, list) else [raw]:
-            result, _ = self._mailbox.parse("gone", AttemptResult, item)
-            if result is not None:
-                self._inbox.append(AttemptsGone([result]))
+        results = self._mailbox.parse_all("gone", AttemptResult, raw)
+        self._inbox.extend(AttemptsGone([result]) for result in results)
 
     # -- what it shows -------------------------------------------------------------------------
 

@@ -23,7 +23,13 @@ from temporalio.exceptions import (
 )
 
 from headbay.domain.attempt import AttemptResult, LaunchSpec
-from headbay.domain.document import DocumentRefusedError, compile_document, digest, validate
+from headbay.domain.document import (
+    DocumentRefusedError,
+    Problem,
+    compile_document,
+    digest,
+    validate,
+)
 from headbay.domain.exchange import Exchange, ExchangeAnswer, Grant, Refusal, StepRequest
 from headbay.domain.ids import WORKLOAD_ID, node_queue, workload_workflow_id
 from headbay.domain.journal import JournalEvent
@@ -41,7 +47,8 @@ from headbay.workflows.calls import (
     Asked,
     ExchangeOrder,
 )
-from headbay.workflows.operations import Mailbox, now_ms
+from headbay.workflows.operations import Mailbox, argument, now_ms
+from headbay.workflows.payloads import Unreadable
 from headbay.workflows.tasks import Tasks
 
 __all__ = ["Workload"]
@@ -107,13 +114,19 @@ class Workload:
         self._journaled = 0
 
     @workflow.run
-    async def run(self, document: Any = None, context: Any = None) -> dict[str, Any]:
+    async def run(self, document: Any = None, context: Any = None, *rest: Any) -> dict[str, Any]:
         """Run the document to its end; the result is a WorkloadStatus.
 
         Raises:
             ApplicationError: DOCUMENT_REFUSED with the problems, WORKLOAD_FAILED or
-                WORKLOAD_CANCELLED with the WorkloadStatus, HISTORY_TOO_LARGE.
+                WORKLOAD_CANCELLED with the WorkloadStatus, BAD_CONTEXT, HISTORY_TOO_LARGE.
         """
+        if rest:
+            raise ApplicationError(
+                f"a workload takes a document and a context, {2 + len(rest)} arguments came",
+                type="BAD_CONTEXT",
+                non_retryable=True,
+            )
         self._begin(document, context)
         pump = self._tasks.start(self._pump())
         while not self._closed:
@@ -156,7 +169,7 @@ class Workload:
                 self._inbox.append(events.Continued())
                 return
             dag = compile_document(
-                validate(document), base_dir=context.base_dir, pin_node=context.pin_node
+                validate(_readable(document)), base_dir=context.base_dir, pin_node=context.pin_node
             )
         except DocumentRefusedError as error:
             raise ApplicationError(
@@ -437,55 +450,50 @@ class Workload:
     # -- what it is told -----------------------------------------------------------------------
 
     @workflow.signal(name="grants", description="Allocations, from the pool")
-    def grants(self, raw: Any = None) -> None:
+    def grants(self, *raw: Any) -> None:
         """A list of Grant."""
-        for item in raw if isinstance(raw, list) else [raw]:
-            grant, _ = self._mailbox.parse("grants", Grant, item)
-            if grant is not None:
-                self._inbox.append(events.Granted(grant))
+        grants = self._mailbox.parse_all("grants", Grant, raw)
+        self._inbox.extend(events.Granted(grant) for grant in grants)
 
     @workflow.signal(name="refused", description="Requests that can never be met, from the pool")
-    def refused(self, raw: Any = None) -> None:
+    def refused(self, *raw: Any) -> None:
         """A list of Refusal."""
-        for item in raw if isinstance(raw, list) else [raw]:
-            refusal, _ = self._mailbox.parse("refused", Refusal, item)
-            if refusal is not None:
-                self._inbox.append(
-                    events.Refused(refusal.step, refusal.attempt, refusal.code, refusal.message)
-                )
+        self._inbox.extend(
+            events.Refused(refusal.step, refusal.attempt, refusal.code, refusal.message)
+            for refusal in self._mailbox.parse_all("refused", Refusal, raw)
+        )
 
     @workflow.signal(name="gone", description="Attempts that are proven gone, from the pool")
-    def gone(self, raw: Any = None) -> None:
+    def gone(self, *raw: Any) -> None:
         """A list of AttemptResult."""
-        for item in raw if isinstance(raw, list) else [raw]:
-            result, _ = self._mailbox.parse("gone", AttemptResult, item)
-            if result is not None:
-                self._inbox.append(events.Gone(result))
+        results = self._mailbox.parse_all("gone", AttemptResult, raw)
+        self._inbox.extend(events.Gone(result) for result in results)
 
     @workflow.signal(name="late_exit", description="How an attempt ended after its activity did")
-    def late_exit(self, raw: Any = None) -> None:
+    def late_exit(self, *raw: Any) -> None:
         """An AttemptResult, straight from a node."""
         result, _ = self._mailbox.parse("late_exit", AttemptResult, raw)
         if result is not None:
             self._inbox.append(events.LateExit(result))
 
     @workflow.signal(name="call_in", description="A new pool wants to know what is outstanding")
-    def call_in(self, raw: Any = None) -> None:
+    def call_in(self, *raw: Any) -> None:
         """{"pool": name}."""
-        pool = raw.get("pool") if isinstance(raw, dict) else None
+        named = argument(raw)
+        pool = named.get("pool") if isinstance(named, dict) else None
         if self._machine is not None and pool in (None, self._machine.dag.pool):
             self._called_in = True
             self._inbox.append(events.PoolRestarted())
 
     @workflow.signal(name="cancel", description="Cancel: {by, reason}")
-    def cancel(self, raw: Any = None) -> None:
+    def cancel(self, *raw: Any) -> None:
         """A CancelOrder."""
         order, _ = self._mailbox.parse("cancel", CancelOrder, raw)
         if order is not None:
             self._inbox.append(events.CancelRequested(order.by, order.reason))
 
     @workflow.update(name="cancel", description="Cancel: {by, reason}")
-    async def cancel_update(self, raw: Any = None) -> Any:
+    async def cancel_update(self, *raw: Any) -> Any:
         """A CancelOrder."""
         order, answered = self._mailbox.parse("cancel", CancelOrder, raw)
         if order is None:
@@ -495,14 +503,14 @@ class Workload:
         return await self._decide(event, self._tickets)
 
     @workflow.signal(name="resolve", description="Decide an UNRESOLVED step: {step, verdict, …}")
-    def resolve(self, raw: Any = None) -> None:
+    def resolve(self, *raw: Any) -> None:
         """A ResolveOrder."""
         order, _ = self._mailbox.parse("resolve", ResolveOrder, raw)
         if order is not None:
             self._inbox.append(events.Resolved(order.step, order.verdict, order.by, order.reason))
 
     @workflow.update(name="resolve", description="Decide an UNRESOLVED step: {step, verdict, …}")
-    async def resolve_update(self, raw: Any = None) -> Any:
+    async def resolve_update(self, *raw: Any) -> Any:
         """A ResolveOrder."""
         order, answered = self._mailbox.parse("resolve", ResolveOrder, raw)
         if order is None:
@@ -542,6 +550,18 @@ class Workload:
     def refusals(self) -> Any:
         """The last refused operations."""
         return self._mailbox.refusals()
+
+
+def _readable(document: Any) -> Any:
+    if isinstance(document, Unreadable):
+        problem = Problem(
+            path="",
+            code="NOT_JSON",
+            message=f"the first argument is no JSON that can be read: {document.why}",
+            fix="send the document as one JSON object",
+        )
+        raise DocumentRefusedError([problem])
+    return document
 
 
 def _workload_id() -> str:

@@ -1,7 +1,9 @@
 """From a command line to an exit code: parses, runs, and says what went wrong."""
 
 import os
+import shlex
 import sys
+from pathlib import Path
 from typing import Final
 
 from cyclopts import CycloptsError
@@ -33,6 +35,7 @@ _CODES: Final = {
     "CONFLICT": FAILED,
     "NOT_FOUND": FAILED,
     "STEP_NOT_FOUND": FAILED,
+    "ATTEMPT_NOT_FOUND": FAILED,
     "LOGS_ELSEWHERE": FAILED,
     "WAIT_TIMEOUT": TIMED_OUT,
 }
@@ -58,7 +61,7 @@ def _dispatch(arguments: list[str]) -> int:
     try:
         function, bound, unparsed = app.parse_args(head, print_error=False, exit_on_error=False)
     except CycloptsError as error:
-        return _bad_command_line(error)
+        return _bad_command_line(error, _command_without_dashes(arguments))
     extra = {"command": command} if "command" in unparsed else {}
     try:
         code = function(*bound.args, **bound.kwargs, **extra)
@@ -89,9 +92,18 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
     return [str(STDIN) if word == "-" else word for word in arguments], command
 
 
-def _bad_command_line(error: CycloptsError) -> int:
+def _command_without_dashes(arguments: list[str]) -> str:
+    """How to run what looks like a command where a file belongs, "" if nothing does."""
+    words = arguments[1:]
+    plain = words and not words[0].startswith("-") and "--" not in words
+    if not plain or arguments[0] not in TAKES_COMMAND or Path(words[0]).exists():
+        return ""
+    return f"a command goes after `--`: `headbay {arguments[0]} -- {shlex.join(words)}`"
+
+
+def _bad_command_line(error: CycloptsError, hint: str) -> int:
     chain = " ".join(["headbay", *(error.command_chain or ())])
-    say(f"{' '.join(str(error).split())} See `{chain} --help`.", kind="error")
+    say(f"{' '.join(str(error).split())} {hint or f'See `{chain} --help`.'}", kind="error")
     return REFUSED
 
 

@@ -11,6 +11,7 @@ from headbay.client.models import LogLine
 if TYPE_CHECKING:
     from headbay.client.client import HeadbayClient
     from headbay.client.logs import LogPiece
+    from headbay.domain.status import StepStatus
 
 __all__ = ["Prefixer", "print_logs"]
 
@@ -28,7 +29,10 @@ def print_logs(
 
     async def work(client: "HeadbayClient") -> int:
         prefixer = Prefixer()
-        several = len((await client.status(chosen)).workload.steps) > 1 and step is None
+        steps = (await client.status(chosen)).workload.steps
+        several = len(steps) > 1 and step is None
+        if attempt is None and not follow:
+            _mention_earlier(steps, step)
         seen = 0
         async for piece in client.logs(chosen, step, follow=follow, attempt=attempt):
             seen += 1
@@ -47,6 +51,16 @@ def print_logs(
         return OK
 
     return with_client(work)
+
+
+def _mention_earlier(steps: "list[StepStatus]", step: str | None) -> None:
+    """Whoever reads the last attempt of one step may have come for another."""
+    for known in steps:
+        if known.name == step and known.attempts_made > 1:
+            say(
+                f"this is attempt {known.attempts_made} of {known.name}; "
+                "`--attempt N` shows an earlier one"
+            )
 
 
 def _print_json(piece: "LogPiece") -> None:

@@ -15,7 +15,9 @@ class NodeView:
     """What placement sees of a node; ``free`` is updated as a pass allocates.
 
     Attributes:
-        open: Whether new work may be placed there now (alive, known, not cordoned).
+        closed: Why no new work may be placed there now: ``lost``, ``awaited`` (it has yet to say
+            what it runs) or ``cordoned``; "" if it may.
+        note: What the operator who closed it said.
     """
 
     name: str
@@ -23,7 +25,13 @@ class NodeView:
     free: dict[str, int]
     labels: Mapping[str, str] = field(default_factory=dict)
     isolation: str = "unenforced"
-    open: bool = True
+    closed: str = ""
+    note: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether new work may be placed there now."""
+        return not self.closed
 
     def take(self, resources: Iterable[tuple[str, int]]) -> None:
         """Subtract what a pass just allocated."""

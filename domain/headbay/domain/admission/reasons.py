@@ -1,6 +1,8 @@
 """Why a request waits, tier by tier, and whether it can ever start."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from headbay.domain.admission.classes import Shape
 from headbay.domain.admission.placement import NodeView, matches
@@ -8,6 +10,38 @@ from headbay.domain.explain import Reason, ReasonCode, Tier
 from headbay.domain.resources import missing
 
 __all__ = ["reasons_to_wait", "unsatisfiable"]
+
+_MOST_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Closure:
+    """What is said of nodes that take no new work."""
+
+    tier: Tier
+    code: ReasonCode
+    message: str
+    fix: str
+
+
+_CLOSURES: Final = {
+    "cordoned": _Closure(
+        Tier.POLICY, ReasonCode.NODES_CORDONED, "cordoned", "`headbay node uncordon {node}`"
+    ),
+    "lost": _Closure(
+        Tier.CAPACITY,
+        ReasonCode.NODES_LOST,
+        "lost",
+        "look at the node worker on that machine; `headbay node list`",
+    ),
+    "awaited": _Closure(
+        Tier.CAPACITY,
+        ReasonCode.NODES_AWAITED,
+        "yet to say what they still run",
+        "wait a few seconds; they report by themselves",
+    ),
+}
+"""By `NodeView.closed`, first tier first."""
 
 
 def unsatisfiable(shape: Shape, nodes: Sequence[NodeView]) -> Reason | None:
@@ -23,7 +57,7 @@ def unsatisfiable(shape: Shape, nodes: Sequence[NodeView]) -> Reason | None:
         return Reason(
             tier=Tier.CONFIGURATION,
             code=ReasonCode.NO_MATCHING_NODE,
-            message=f"none of the {len(nodes)} node(s) {_demands(shape)}",
+            message=f"none of the pool's nodes ({len(nodes)}) {_demands(shape)}",
             numbers={"nodes": len(nodes)},
             fix="change the step's placement or `require`, or add such a node "
             "(`headbay node list -o json` shows labels and isolation)",
@@ -46,17 +80,12 @@ def unsatisfiable(shape: Shape, nodes: Sequence[NodeView]) -> Reason | None:
     )
 
 
-def reasons_to_wait(
-    shape: Shape, nodes: Sequence[NodeView], *, lost: int = 0, awaited: int = 0, cordoned: int = 0
-) -> list[Reason]:
+def reasons_to_wait(shape: Shape, nodes: Sequence[NodeView]) -> list[Reason]:
     """Every reason why a request with this shape does not start now, first tier first.
 
     Args:
         shape: What is asked for.
         nodes: Views of all nodes of the pool.
-        lost: How many of them are lost.
-        awaited: How many have not shown their inventory yet.
-        cordoned: How many are cordoned.
     """
     if not nodes:
         return [
@@ -70,39 +99,20 @@ def reasons_to_wait(
     never = unsatisfiable(shape, nodes)
     if never is not None:
         return [never]
-    found: list[Reason] = []
-    if cordoned:
-        found.append(
-            Reason(
-                tier=Tier.POLICY,
-                code=ReasonCode.NODES_CORDONED,
-                message=f"{cordoned} of {len(nodes)} node(s) take no new work (cordoned)",
-                numbers={"cordoned": cordoned},
-                fix="`headbay node uncordon NODE`",
-            )
+    fitting = [node for node in nodes if matches(shape, node)]
+    found = [
+        Reason(
+            tier=closure.tier,
+            code=closure.code,
+            message=f"{closure.message}: {_named(closed)}{_of(len(fitting))}",
+            numbers={closed_as: len(closed)},
+            fix=closure.fix.format(node=closed[0].name if len(closed) == 1 else "NODE"),
         )
-    if lost:
-        found.append(
-            Reason(
-                tier=Tier.CAPACITY,
-                code=ReasonCode.NODES_LOST,
-                message=f"{lost} of {len(nodes)} node(s) are lost",
-                numbers={"lost": lost},
-                fix="look at the node worker on that machine; `headbay node list`",
-            )
-        )
-    if awaited:
-        found.append(
-            Reason(
-                tier=Tier.CAPACITY,
-                code=ReasonCode.NODES_AWAITED,
-                message=f"{awaited} of {len(nodes)} node(s) have yet to say what they still run",
-                numbers={"awaited": awaited},
-                fix="wait a few seconds; they report by themselves",
-            )
-        )
+        for closed_as, closure in _CLOSURES.items()
+        if (closed := [node for node in fitting if node.closed == closed_as])
+    ]
     wanted = dict(shape.resources)
-    usable = [node for node in nodes if node.open and matches(shape, node)]
+    usable = [node for node in fitting if node.open]
     if usable:
         nearest = min(
             usable, key=lambda node: (sum(missing(wanted, node.free).values()), node.name)
@@ -154,3 +164,16 @@ def _demands(shape: Shape) -> str:
         parts.append("can enforce limits")
     parts.extend(f"is labelled {key}={value}" for key, value in shape.selector)
     return " and ".join(parts)
+
+
+def _of(nodes: int) -> str:
+    return "" if nodes == 1 else f", of {nodes} nodes"
+
+
+def _named(nodes: Sequence[NodeView]) -> str:
+    """Their names, with what was said of each."""
+    names = [
+        f"{node.name!r}" + (f" ({node.note})" if node.note else "") for node in nodes[:_MOST_NAMED]
+    ]
+    more = len(nodes) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")

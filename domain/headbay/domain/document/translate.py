@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from headbay.domain.document.model import Document
 from headbay.domain.document.near import near_field, near_name
+from headbay.domain.document.not_yet import unsupported_fields
 from headbay.domain.document.problem import Fault, MisfitError, Path, path_text
 from headbay.domain.quantity import QuantityError
 from headbay.domain.wording import shown
@@ -91,14 +92,16 @@ def _path(loc: tuple[int | str, ...], data: object, *, missing: bool) -> Path:
 
 
 def _unknown(path: Path, _value: object, _context: Context) -> Fault:
-    name, known = str(path[-1]), sorted(_fields_at(path[:-1]))
-    near = near_field(name, known)
+    name, fields = str(path[-1]), _fields_at(path[:-1])
+    near = near_field(name, sorted(fields))
     if name == "<<":
         fix = "YAML 1.2 has no merge keys: use `defaults`"
+    elif near and not fields[near]:
+        fix = f"`{near}`, if that is meant, is not yet supported: remove it"
     elif near:
         fix = f"did you mean `{near}`?"
     else:
-        fix = f"known here: {', '.join(known)}"
+        fix = f"known here: {', '.join(sorted(f for f, supported in fields.items() if supported))}"
     return Fault(path, "UNKNOWN_FIELD", f"unknown field {shown(name)}", fix)
 
 
@@ -164,19 +167,21 @@ def _listed(choices: list[str]) -> str:
     return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
-def _fields_at(path: Path) -> set[str]:
-    """Names of the fields that the models allow at ``path``; several where forms differ."""
+def _fields_at(path: Path) -> dict[str, bool]:
+    """Names of the fields that the models allow at ``path``, and whether they are supported."""
     places: list[Any] = [Document]
     for part in path:
         if isinstance(part, str):
             places = [inner for place in places for inner in _inside(place, part)]
         places = [leaf for place in places for leaf in _leaves(place)]
-    return {
-        field.alias or name
-        for place in places
-        if isinstance(place, type) and issubclass(place, BaseModel)
-        for name, field in place.model_fields.items()
-    }
+    unsupported = unsupported_fields()
+    found: dict[str, bool] = {}
+    for place in places:
+        if isinstance(place, type) and issubclass(place, BaseModel):
+            for name, field in place.model_fields.items():
+                named = field.alias or name
+                found[named] = named not in unsupported.get(place.__name__, ())
+    return found
 
 
 def _inside(place: Any, key: str) -> Iterator[Any]:

@@ -117,7 +117,8 @@ class Books:
                 subtract(node.facts.capacity, node.used),
                 node.facts.labels,
                 node.facts.isolation,
-                node.open,
+                node.closed,
+                node.reason,
             )
             for name, node in sorted(self.nodes.items())
         ]

@@ -486,18 +486,8 @@ class PoolMachine:
     def explain(self, workload: str, step: str | None) -> list[tuple[Pending, list[Reason]]]:
         """Every reason why the workload's requests wait."""
         views = self.books.views()
-        nodes = self.books.nodes.values()
         return [
-            (
-                pending,
-                reasons_to_wait(
-                    pending.class_key().shape,
-                    views,
-                    lost=sum(n.state == "lost" for n in nodes),
-                    awaited=sum(n.awaited and n.state == "up" for n in nodes),
-                    cordoned=sum(n.cordoned for n in nodes),
-                ),
-            )
+            (pending, reasons_to_wait(pending.class_key().shape, views))
             for pending in self.backlog.of(workload)
             if step is None or pending.request.step == step
         ]

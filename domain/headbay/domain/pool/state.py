@@ -34,9 +34,13 @@ class NodeEntry:
     reason: str = ""
 
     @property
-    def open(self) -> bool:
-        """Whether new work may be placed here."""
-        return self.state == "up" and not self.cordoned and not self.awaited
+    def closed(self) -> str:
+        """Why no new work may be placed here, in the words of `NodeView`; "" if it may."""
+        if self.state == "lost":
+            return "lost"
+        if self.awaited:
+            return "awaited"
+        return "cordoned" if self.cordoned else ""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from headbay.activities.ledger import open_ledger
 from headbay.activities.places import Places
 from headbay.domain.ids import CONTROL_QUEUE, POOL_QUEUE
+from headbay.domain.operation import LEAST_EVENTS
 from headbay.workers.connection import connect
 from headbay.workers.control.activities import ControlActivities
 from headbay.workers.control.attributes import register_search_attributes
@@ -27,6 +28,7 @@ from headbay.workers.control.watch import Watch
 from headbay.workers.garbage import calm
 from headbay.workers.logs import configure
 from headbay.workflows.node import Node
+from headbay.workflows.payloads import data_converter
 from headbay.workflows.pool import Pool, PoolSettings
 from headbay.workflows.workload import Workload
 
@@ -34,6 +36,12 @@ log = structlog.get_logger(__name__)
 
 STICKY_TIMEOUT = timedelta(seconds=2)
 """After a worker was killed, tasks bound to its cache wait this long before another takes them."""
+
+
+def _events(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < LEAST_EVENTS:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number of at least {LEAST_EVENTS}")
+    return int(text)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument(
         "--pool-continue-after",
-        type=int,
+        type=_events,
         default=PoolSettings().continue_after_events,
         metavar="EVENTS",
         help="history length at which a pool continues as new (default: %(default)s)",
@@ -124,7 +132,7 @@ async def serve(options: argparse.Namespace) -> None:
     settings = PoolSettings(continue_after_events=options.pool_continue_after)
     ledger = open_ledger(options.ledger or f"sqlite:///{Places.find(os.environ).ledger}")
     await ledger.migrate()
-    client = await connect()
+    client = await connect(converter=data_converter)
     await register_search_attributes(client)
     journaler, senders = Journaler(ledger), Senders(client, settings)
     activities = ControlActivities(client, senders, journaler, ledger)
