@@ -285,6 +285,17 @@ def test_the_audit_frees_what_no_node_names_only_when_its_holder_is_closed():
     assert not machine.books.allocations
 
 
+def test_what_a_node_still_stores_is_no_suspect_and_is_not_taken_in_anew():
+    machine = pool(report())
+    (grant,) = say(machine, ask(), now=0).grants
+    ending = [grant.allocation, "p-unknown"]
+    storing = Inventory(node="n1", epoch=1, boot_id="b1", ending=ending)
+    machine.take_inventory(storing, 60_000)
+    assert machine.suspects(60_000) == []
+    assert list(machine.books.allocations) == [grant.allocation]
+    assert machine.suspects(120_000) == [("w", "r1")]
+
+
 def test_a_workload_that_was_terminated_between_steps_is_forgotten():
     machine = pool(report())
     (grant,) = say(machine, ask()).grants

@@ -7,6 +7,7 @@ with the stored answer, a lower one without effect. A new run voids what the for
 from typing import Literal
 
 from headbay.domain.attempt import AttemptResult
+from headbay.domain.resources import Claim
 from headbay.domain.wire import Wire
 
 __all__ = [
@@ -30,7 +31,7 @@ class StepRequest(Wire):
 
     step: str
     attempt: int
-    resources: dict[str, int]
+    resources: Claim
     queue: str = "default"
     priority: int = 0
     submitted_ms: int
@@ -61,7 +62,7 @@ class Grant(Wire):
     node: str
     epoch: int
     fence: int
-    resources: dict[str, int]
+    resources: Claim
     queue: str = "default"
     lease_ms: int = 30_000
     grace_ms: int = 10_000
@@ -113,7 +114,7 @@ class NodeFacts(Wire):
     pool: str = "default"
     machine_id: str
     boot_id: str
-    capacity: dict[str, int]
+    capacity: Claim
     labels: dict[str, str] = {}
     executor: str = "process"
     isolation: str = "unenforced"
@@ -125,14 +126,16 @@ class Inventory(Wire):
 
     Attributes:
         live: One Grant for each attempt whose process is not proven gone.
-        gone: Results of attempts that ended and were not yet acknowledged.
+        ending: Allocations of attempts whose process is gone and whose end the node has yet to
+            tell: it may be storing what they left. A pool that does not know them (any more)
+            does not take them in.
     """
 
     node: str
     epoch: int
     boot_id: str
     live: list[Grant] = []
-    gone: list[AttemptResult] = []
+    ending: list[str] = []
 
 
 class NodeReport(Wire):

@@ -6,10 +6,18 @@ never mutated: every function returns a new one.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
-__all__ = ["Resources", "add", "fits", "missing", "subtract", "total"]
+from pydantic import Field
+
+from headbay.domain.quantity import MAX_INTEGER
+
+__all__ = ["Claim", "Resources", "add", "fits", "missing", "subtract", "total"]
 
 Resources = dict[str, int]
+
+Claim = dict[str, Annotated[int, Field(ge=0, le=MAX_INTEGER)]]
+"""A vector as others send it."""
 
 
 def add(left: Mapping[str, int], right: Mapping[str, int]) -> Resources:

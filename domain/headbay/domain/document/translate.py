@@ -94,6 +94,9 @@ def _path(loc: tuple[int | str, ...], data: object, *, missing: bool) -> Path:
 def _unknown(path: Path, _value: object, _context: Context) -> Fault:
     name, fields = str(path[-1]), _fields_at(path[:-1])
     near = near_field(name, sorted(fields))
+    if name in fields:
+        message = f"`{name}` is not possible beside what stands there"
+        return Fault(path, "CONFLICT", message, "leave one of them out")
     if name == "<<":
         fix = "YAML 1.2 has no merge keys: use `defaults`"
     elif near and not fields[near]:

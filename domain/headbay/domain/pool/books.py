@@ -102,6 +102,12 @@ class Books:
             self.doubt(held, now_ms, "adopted from a former run")
         self.note(f"adopted {grant.allocation} of {grant.workload}/{grant.step}")
 
+    def name(self, allocation: str, now_ms: int) -> None:
+        """A node still has to do with an allocation; one that is not held is none any more."""
+        held = self.allocations.get(allocation)
+        if held is not None:
+            held.named_ms = now_ms
+
     def forget_if_over(self, workload: str) -> None:
         """Forget a workload that has said its last word and holds nothing any more."""
         entry = self.workloads.get(workload)

@@ -280,6 +280,8 @@ class PoolMachine:
             return
         for grant in inventory.live:
             self._adopt(grant, now_ms, named=True)
+        for allocation in inventory.ending:
+            self.books.name(allocation, now_ms)
         node.awaited = False
 
     def _adopt(self, grant: Grant, now_ms: int, *, named: bool) -> None:

@@ -160,12 +160,14 @@ class Agent:
         log.error("spool.quarantined", to=str(aside), error=str(error), all_killed=gone)
 
     def inventory_now(self) -> Inventory:
-        """What is not proven gone."""
+        """What is not proven gone, and whose end is not told yet."""
+        attempts = self._attempts.values()
         return Inventory(
             node=self.facts.name,
             epoch=self.epoch,
             boot_id=self.facts.boot_id,
-            live=[attempt.grant() for attempt in self._attempts.values() if attempt.live],
+            live=[attempt.grant() for attempt in attempts if attempt.live],
+            ending=[attempt.spec.allocation for attempt in attempts if not attempt.live],
         )
 
     # -- activities ----------------------------------------------------------------------------

@@ -36,10 +36,11 @@ def read_output(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise BadOutputError(f"$HEADBAY_OUTPUT cannot be read: {error.strerror}") from error
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        raise BadOutputError("$HEADBAY_OUTPUT is not a regular file")
     with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise BadOutputError("$HEADBAY_OUTPUT is not a regular file")
         raw = file.read(MAX_OUTPUT_BYTES + 1)
     if len(raw) > MAX_OUTPUT_BYTES:
         raise BadOutputError(

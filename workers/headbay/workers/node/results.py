@@ -6,6 +6,7 @@ from headbay.activities.executor.shim.kernel import boot_id
 from headbay.domain.attempt import AttemptResult, LaunchSpec, LogRef, Usage
 from headbay.domain.classify import EndFacts, classify, flags
 from headbay.domain.outcome import Flag, Isolation, Outcome
+from headbay.domain.quantity import show_duration
 
 __all__ = ["from_exit", "without_exit"]
 
@@ -40,7 +41,7 @@ def from_exit(
         outcome=outcome,
         exit_code=record["exit_code"] if failure is None else None,
         signal=record["signal"],
-        message=_message(outcome, record),
+        message=_message(outcome, record, spec.timeout_ms),
         flags=flags(facts),
         began=failure is None,
         started_ms=record["started_ms"],
@@ -83,7 +84,7 @@ def without_exit(
     )
 
 
-def _message(outcome: Outcome, record: dict[str, Any]) -> str:
+def _message(outcome: Outcome, record: dict[str, Any], timeout_ms: int | None) -> str:
     failure = record["exec_failure"]
     match outcome:
         case Outcome.EXEC_FAILED:
@@ -93,7 +94,7 @@ def _message(outcome: Outcome, record: dict[str, Any]) -> str:
         case Outcome.SIGNALED:
             return f"killed by signal {record['signal']}, which Headbay did not send"
         case Outcome.TIMED_OUT:
-            return f"killed after its timeout ({record['wall_ms'] / 1000:.1f} s)"
+            return f"killed after its timeout of {show_duration(timeout_ms or 0)}"
         case Outcome.LEASE_LOST:
             return "killed: its lease ran out, or its activity was closed"
         case _:

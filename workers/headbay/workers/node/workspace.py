@@ -162,6 +162,10 @@ class Workspace:
         base = Path(self._spec.base_dir) if self._spec.base_dir else self.root
         return base / self._spec.workdir
 
+    @property
+    def _relative(self) -> bool:
+        return not Path(self._spec.workdir or ".").is_absolute()
+
     def describe(self) -> dict[str, Any]:
         """Folder (``cwd``) and environment of the payload."""
         return {"cwd": str(self.cwd), "env": self._environment()}
@@ -173,7 +177,7 @@ class Workspace:
             PreparationError: Something that it needs is not there.
         """
         cwd = self.cwd
-        relative = not self._spec.base_dir and not Path(self._spec.workdir or ".").is_absolute()
+        relative = not self._spec.base_dir and self._relative
         if relative and not Path(os.path.normpath(cwd)).is_relative_to(self.root):
             raise PreparationError(
                 f"workdir {self._spec.workdir!r} leaves the step's own folder: name a folder below "
@@ -269,11 +273,24 @@ class Workspace:
             return Kept(violation=str(error))
         artifacts: ArtifactsRef | None = None
         if spec.artifacts:
+            fault = self._misplaced()
+            if fault:
+                return Kept(violation=f"artifacts: {fault}")
             try:
                 artifacts = self._collect()
             except HeadbayError as error:
                 return Kept(violation=f"artifacts: {error}")
         return Kept(output, artifacts)
+
+    def _misplaced(self) -> str:
+        """What became of the folder that artifacts are collected in, "" if it is as it was."""
+        cwd = self.cwd
+        if not cwd.is_dir():
+            return f"the folder {cwd} is not there any more"
+        real, home = cwd.resolve(), self.root.parent.resolve() / self.root.name
+        if not self._spec.base_dir and self._relative and not real.is_relative_to(home):
+            return f"the folder {cwd} was replaced by a link to {real}"
+        return ""
 
     def _collect(self) -> ArtifactsRef:
         spec = self._spec
