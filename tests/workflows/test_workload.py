@@ -295,6 +295,29 @@ async def test_a_workload_drains_and_continues_as_new_without_losing_or_repeatin
     await settled(cluster)
 
 
+async def test_a_payload_that_removes_its_own_spool_entry_is_not_taken_for_one_that_never_ran(
+    cluster, tmp_path
+):
+    log = tmp_path / "log"
+    ruin = f'echo ran >> {log}; rm -rf "$HEADBAY_SPOOL/$HEADBAY_ATTEMPT"'
+    await cluster.submit(
+        "ruin", {"steps": [shell("s", ruin, repeat="never", retry={"maxAttempts": 5})]}
+    )
+
+    async def in_doubt() -> bool:
+        return (await cluster.step("ruin", "s"))["state"] == "UNRESOLVED"
+
+    await until(in_doubt, 30)
+    step = await cluster.step("ruin", "s")
+    assert [a["outcome"] for a in step["attempts"]] == ["UNKNOWN"]
+    assert "spool entry was removed" in step["attempts"][0]["message"]
+    assert log.read_text() == "ran\n"
+    order = {"step": "s", "verdict": "failure", "by": "ann"}
+    handle = cluster.client.get_workflow_handle(workload_workflow_id("ruin"))
+    await handle.execute_update("resolve", order)
+    await settled(cluster)
+
+
 @pytest.mark.timeout(400)
 async def test_a_thousand_steps_with_large_outputs_leave_a_small_history(cluster):
     make = "head -c 60000 /dev/zero | tr '\\0' x | sed 's/.*/\"&\"/' > $HEADBAY_OUTPUT"

@@ -19,7 +19,7 @@ from headbay.client.models import (
     Reading,
 )
 from headbay.domain.explain import Reason
-from headbay.domain.ids import node_workflow_id, pool_workflow_id
+from headbay.domain.ids import node_of, node_workflow_id, pool_workflow_id
 from headbay.domain.lifecycle import StepState
 from headbay.domain.status import StepStatus, is_finished
 
@@ -41,8 +41,9 @@ async def list_nodes(temporal: Client, pools: Iterable[str]) -> NodeList:
     asked = dict.fromkeys(pools)
     query = "WorkflowType = 'Node' AND ExecutionStatus = 'Running'"
     names = {
-        execution.id.rpartition("/")[2]
+        name
         async for execution in temporal.list_workflows(query, rpc_timeout=QUERY_TIMEOUT)
+        if (name := node_of(execution.id)) is not None
     }
     gate = asyncio.Semaphore(AT_ONCE)
 

@@ -12,7 +12,7 @@ from temporalio.client import (
     WorkflowFailureError,
 )
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from headbay.activities.ledger import WorkloadPage, WorkloadQuery
 from headbay.activities.ledger import WorkloadRow as LedgerRow
@@ -21,6 +21,7 @@ from headbay.client.models import Source, WorkloadList, WorkloadRow
 from headbay.client.past import NO_LEDGER, Past
 from headbay.client.reading import labels_of
 from headbay.client.submission import LABELS, NAME, POOL, PRIORITY, QUEUE
+from headbay.domain.ids import workload_of
 from headbay.domain.lifecycle import WorkloadState
 
 __all__ = ["ListFilter", "list_workloads", "visibility_query"]
@@ -121,7 +122,10 @@ async def _from_temporal(
     )
     try:
         async for execution in executions:
-            row = _of_execution(execution)
+            name = workload_of(execution.id)
+            if name is None:
+                continue
+            row = _of_execution(execution, name)
             known = rows.get(row.id)
             if known is None or known.submitted_ms < row.submitted_ms:
                 rows[row.id] = row
@@ -134,12 +138,12 @@ async def _from_temporal(
     return rows
 
 
-def _of_execution(execution: WorkflowExecution) -> WorkloadRow:
+def _of_execution(execution: WorkflowExecution, workload: str) -> WorkloadRow:
     attributes = execution.typed_search_attributes
     status = execution.status or WorkflowExecutionStatus.RUNNING
     closed = execution.close_time
     return WorkloadRow(
-        id=execution.id.removeprefix("headbay/w/"),
+        id=workload,
         name=attributes.get(NAME) or "",
         pool=attributes.get(POOL) or "",
         queue=attributes.get(QUEUE) or "",
@@ -206,8 +210,8 @@ async def _from_result(temporal: Client, workload: str) -> dict[str, Any]:
         reason = told.get("reason", "") if isinstance(told, dict) else ""
         return {"status": WorkloadState(kind.removeprefix("WORKLOAD_")), "reason": reason}
     except RPCError as error:
-        if not is_away(error):
-            raise
+        if error.status is not RPCStatusCode.NOT_FOUND and not is_away(error):
+            raise  # One whose retention ran out a moment ago is as it was listed.
     return {}
 
 

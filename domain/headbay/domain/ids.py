@@ -19,9 +19,11 @@ __all__ = [
     "QueueName",
     "StepName",
     "WorkloadId",
+    "node_of",
     "node_queue",
     "node_workflow_id",
     "pool_workflow_id",
+    "workload_of",
     "workload_workflow_id",
 ]
 
@@ -60,6 +62,21 @@ def pool_workflow_id(pool: str) -> str:
 def node_workflow_id(node: str) -> str:
     """Temporal workflow id of a node."""
     return f"headbay/node/{node}"
+
+
+def workload_of(workflow_id: str) -> str | None:
+    """The workload that a workflow is named for; None if that is no name of a workload.
+
+    Temporal lists a workflow of our types under whatever id somebody has started it.
+    """
+    name = workflow_id.removeprefix(workload_workflow_id(""))
+    return name if name != workflow_id and WORKLOAD_ID.fullmatch(name) else None
+
+
+def node_of(workflow_id: str) -> str | None:
+    """The node that a workflow is named for; None if it is named for none."""
+    name = workflow_id.removeprefix(node_workflow_id(""))
+    return None if name == workflow_id else name
 
 
 def node_queue(node: str, epoch: int) -> str:

@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from headbay.activities.ledger import Ledger, LedgerUnavailableError
-from headbay.domain.ids import workload_workflow_id
+from headbay.domain.ids import workload_of, workload_workflow_id
 from headbay.domain.journal import JournalEvent
 from headbay.workers.control.journaler import Journaler
 
@@ -65,8 +65,8 @@ class Refiller:
             f"AND CloseTime > '{self._since.isoformat()}' AND CloseTime <= '{horizon.isoformat()}'"
         )
         async for execution in self._client.list_workflows(query):
-            workload = execution.id.rpartition("/")[2]
-            if not await self._ledger.has_end(workload, execution.run_id):
+            workload = workload_of(execution.id)
+            if workload is not None and not await self._ledger.has_end(workload, execution.run_id):
                 runs.add((workload, execution.run_id))
         filled = 0
         for workload, run in sorted(runs):

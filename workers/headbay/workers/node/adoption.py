@@ -2,9 +2,10 @@
 
 The order of the proofs, first match:
   1. an exit record: what it says (a damaged one: UNKNOWN, never success);
-  2. no begin record: the payload was never executed, since it is durable before exec;
-  3. a begin record of another boot: the machine was lost with it;
-  4. a begin record of this boot, and no shim: what is left is killed.
+  2. no order either: somebody removed the entry, and what it would prove with it;
+  3. no begin record: the payload was never executed, since it is durable before exec;
+  4. a begin record of another boot: the machine was lost with it;
+  5. a begin record of this boot, and no shim: what is left is killed.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from headbay.activities.executor.records import CorruptRecordError
 from headbay.activities.executor.shim.family import Family
 from headbay.activities.executor.shim.kernel import boot_id, start_ticks
 from headbay.domain.outcome import Outcome
-from headbay.workers.node.spool import Entry
+from headbay.workers.node.spool import ORDER, Entry
 
 __all__ = ["OUTCOME_OF", "Proof", "alive", "kill_rest", "prove", "recorded_shim"]
 
@@ -90,6 +91,10 @@ def prove(  # noqa: PLR0911 - one return a proof, in the order above
     except CorruptRecordError as error:
         complete = kill_rest(entry, None)
         why = f"it began, and its records are damaged: {error}"
+        return Proof(Outcome.UNKNOWN, why, began=True, kill_incomplete=not complete)
+    if begin is None and not entry.exists(ORDER):
+        complete = kill_rest(entry, None)
+        why = f"its spool entry was removed while it ran: {entry.folder}"
         return Proof(Outcome.UNKNOWN, why, began=True, kill_incomplete=not complete)
     if begin is None:
         reason = entry.stop_reason()

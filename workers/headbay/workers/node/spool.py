@@ -34,7 +34,7 @@ from headbay.domain.errors import HeadbayError
 from headbay.workers.node.folders import Folders
 from headbay.workers.node.tombstones import Tombstones
 
-__all__ = ["SHARED_PREFIX", "Entry", "Spool", "SpoolTakenError", "Token", "unit_name"]
+__all__ = ["ORDER", "SHARED_PREFIX", "Entry", "Spool", "SpoolTakenError", "Token", "unit_name"]
 
 LOG_S = 30 * 24 * 3600
 """Longer than any namespace keeps a closed workflow by default (dev 1 day, cloud 30 days)."""
@@ -300,7 +300,8 @@ class Spool:
                 self._tombstones.write(found[1], int(found[2]))
             except OSError as error:  # A full disk. It is remembered until a restart.
                 log.warning("tombstone.unwritten", unit=entry.unit, error=str(error))
-        self._folders.discard(entry.folder)
+        with contextlib.suppress(FileNotFoundError):  # Somebody was quicker, and wrong.
+            self._folders.discard(entry.folder)
 
     def quarantine(self, entry: Entry) -> Path:
         """Put an unreadable entry aside."""
