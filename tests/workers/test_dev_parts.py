@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headbay.activities.places import Places
 from headbay.workers.dev import leash
 from headbay.workers.dev.child import Child, ChildSpec
 from headbay.workers.dev.layout import NodeShape, environment
@@ -198,6 +199,15 @@ def test_a_record_is_replaced_whole_and_dies_with_its_supervisor(tmp_path):
     assert read(path).alive
     assert not record.model_copy(update={"ticks": ticks + 1}).alive
     assert [p.name for p in tmp_path.iterdir()] == ["dev.json"]
+
+
+@pytest.mark.parametrize("left", [b"", b"{", b"[]", b'"x"', b'{"pid": "x"}', b"\xff", b"null"])
+def test_a_damaged_record_is_as_none(tmp_path, left):
+    places = Places(tmp_path)
+    places.dev.mkdir(parents=True)
+    places.dev_json.write_bytes(left)
+    assert read(places.dev_json) is None
+    assert places.dev_cluster() is None
 
 
 def test_children_see_this_cluster_and_no_other_temporal(tmp_path):

@@ -207,12 +207,12 @@ class Places:
         """The running dev cluster; None if there is none, or only what a dead one left."""
         try:
             record = json.loads(self.dev_json.read_bytes())
-        except FileNotFoundError:
-            return None
-        if not _runs(int(record["pid"]), record.get("ticks")):
-            return None
-        known = {name: record[name] for name in DevCluster.__dataclass_fields__ if name in record}
-        return DevCluster(**known)
+            if not _runs(int(record["pid"]), record.get("ticks")):
+                return None
+            fields = DevCluster.__dataclass_fields__
+            return DevCluster(**{name: record[name] for name in fields if name in record})
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return None  # There is none, or a damaged one: the next start writes it anew.
 
 
 def _part(what: str, name: str) -> str:

@@ -63,18 +63,23 @@ class ClusterRecord(Wire):
 
 
 def read(path: Path) -> ClusterRecord | None:
-    """The record, None if there is none; it outlives a supervisor that was killed."""
+    """The record, None if there is none that can be read; it outlives a supervisor.
+
+    A damaged one only says where a dead cluster was: the next start writes it anew.
+    """
     try:
         return ClusterRecord.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return None
 
 
 def write(path: Path, record: ClusterRecord) -> None:
-    """Replace the record in one step: no reader ever sees half of it."""
+    """Replace the record in one step: no reader ever sees half of it, nor after a power loss."""
     draft = path.with_suffix(".json.new")
     text = json.dumps(record.model_dump(mode="json"), indent=1)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
+        file.flush()
+        os.fsync(descriptor)
     draft.replace(path)
