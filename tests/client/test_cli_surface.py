@@ -133,7 +133,7 @@ def test_every_public_name_of_the_library_is_there():
         (["run"], "nothing to run; give a file"),
         (["run", "--"], "no command follows"),
         (["run", "a.yaml", "--", "make"], "leave one of them out"),
-        (["run", "make", "test"], "test"),
+        (["run", "make", "test"], "`headbay run -- make test`"),
         (["run", "--cpu", "2", "a.yaml"], "--cpu only describe a command"),
         (["run", "-e", "NOPE", "--", "true"], "KEY=VALUE"),
         (["status", "-o", "xml"], "xml"),

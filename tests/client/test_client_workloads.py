@@ -10,6 +10,7 @@ from support.cluster import Cluster, until
 
 from headbay.activities.places import Places
 from headbay.client import (
+    AttemptNotFoundError,
     BadWorkloadIdError,
     ConflictError,
     HeadbayClient,
@@ -403,6 +404,8 @@ async def test_every_attempt_is_shown_when_following(headbay):
     ]
     last = [p.attempt async for p in handle.logs()]
     assert last == [3]
+    with pytest.raises(AttemptNotFoundError, match="attempts so far: s 3"):
+        _ = [p async for p in handle.logs(attempt=4)]
 
 
 async def test_logs_of_another_machine_are_named(headbay, tmp_path):

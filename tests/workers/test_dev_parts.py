@@ -188,6 +188,14 @@ def test_ports_stay_the_same_unless_somebody_took_them(tmp_path):
     assert Ports.model_validate_json(file.read_bytes()) == second
 
 
+def test_ports_that_cannot_be_read_are_chosen_anew(tmp_path):
+    file = tmp_path / "ports.json"
+    file.write_bytes(b"")
+    ports, changes = choose(file)
+    assert changes == []
+    assert Ports.model_validate_json(file.read_bytes()) == ports
+
+
 def test_a_record_is_replaced_whole_and_dies_with_its_supervisor(tmp_path):
     path = tmp_path / "dev.json"
     assert read(path) is None

@@ -1,6 +1,7 @@
 """Promises of logging and of the way to Temporal."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -80,3 +81,22 @@ async def test_a_server_that_does_not_answer_is_given_up_in_time(monkeypatch):
         await connect(wait_s=1.0)
     assert 0.5 < time.monotonic() - began < 3
     assert caught.value.code == "SERVER_UNREACHABLE"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["headbay.workers.control"],
+        ["headbay.workers.node", "--name", "n"],
+        ["headbay.workers.dev", "start"],
+        ["headbay.workers.dev", "status"],
+    ],
+)
+def test_a_state_directory_that_cannot_be_written_to_is_named_without_a_traceback(words):
+    env = os.environ | {"HEADBAY_STATE": "/proc/nowhere", "TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    ran = subprocess.run(
+        [sys.executable, "-m", *words], env=env, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert "/proc/nowhere" in ran.stderr + ran.stdout
+    assert "Traceback" not in ran.stderr + ran.stdout

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -33,11 +34,23 @@ def with_client(work: Callable[["HeadbayClient"], Awaitable[T]]) -> T:
     """Connect, work, close; what the work returns."""
     from headbay.client.client import HeadbayClient
 
+    _hush()
+
     async def session() -> T:
         async with await HeadbayClient.connect() as client:
             return await work(client)
 
     return asyncio.run(session())
+
+
+@cache
+def _hush() -> None:
+    """Let the SDK's core log errors alone: it warns of every retry, and we say it in our words."""
+    from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+
+    quiet = TelemetryFilter(core_level="ERROR", other_level="ERROR")
+    telemetry = TelemetryConfig(logging=LoggingConfig(filter=quiet))
+    Runtime.set_default(Runtime(telemetry=telemetry), error_if_already_set=False)
 
 
 def resolve_id(workload: str) -> str:
@@ -51,9 +64,12 @@ def resolve_id(workload: str) -> str:
     if workload != LAST:
         return workload
     try:
-        return places().last.read_text().strip()
+        last = places().last.read_text().strip()
     except FileNotFoundError as error:
         raise NothingSubmittedError from error
+    if not last:
+        raise NothingSubmittedError
+    return last
 
 
 def remember(workload: str) -> None:

@@ -16,6 +16,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from headbay.activities.ledger import open_ledger
 from headbay.activities.places import Places
+from headbay.domain.errors import HeadbayError
 from headbay.domain.ids import CONTROL_QUEUE, POOL_QUEUE
 from headbay.domain.operation import LEAST_EVENTS
 from headbay.workers.connection import connect
@@ -166,15 +167,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     calm()
     configure(process="control")
+    status = 1
     try:
         uvloop.run(serve(options))
+        status = 0
+    except HeadbayError as error:
+        log.error("control.failed", code=error.code, message=str(error))  # noqa: TRY400 - for people
     except Exception:
         log.exception("control.failed")
-        sys.stderr.flush()
-        os._exit(1)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(status)
 
 
 if __name__ == "__main__":

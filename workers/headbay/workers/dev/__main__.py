@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
+from headbay.activities.places import Places
 from headbay.domain.errors import HeadbayError
 from headbay.workers.dev import commands
 from headbay.workers.dev.files import ClusterFiles
@@ -243,11 +244,18 @@ def main(words: Sequence[str] | None = None) -> int:
         "stop": stop,
         "reset": reset,
     }
-    files = ClusterFiles.find(os.environ)
     try:
-        return actions[arguments.action](files, arguments)
+        return actions[arguments.action](ClusterFiles.find(os.environ), arguments)
     except HeadbayError as error:
         commands.tell(f"headbay dev: {error}")
+        return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        commands.tell(
+            f"headbay dev: {error.filename}: {error.strerror}; the cluster keeps its state in "
+            f"{Places.find(os.environ).root}; set HEADBAY_STATE to a folder that can be written to"
+        )
         return 1
 
 

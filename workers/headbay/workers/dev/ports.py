@@ -34,7 +34,7 @@ def choose(remembered: Path) -> tuple[Ports, list[str]]:
     Returns:
         The ports, and a line for each one that is not what it was.
     """
-    last = Ports.model_validate_json(remembered.read_bytes()) if remembered.exists() else None
+    last = _last(remembered)
     changes: list[str] = []
     grpc = _take(last.grpc if last else GRPC_PORT)
     ui = _take(last.ui if last else UI_PORT)
@@ -46,6 +46,14 @@ def choose(remembered: Path) -> tuple[Ports, list[str]]:
     if ports != last:
         remembered.write_text(json.dumps(ports.model_dump()))
     return ports, changes
+
+
+def _last(remembered: Path) -> Ports | None:
+    """Those of the last start; None if there was none, or nobody can read them any more."""
+    try:
+        return Ports.model_validate_json(remembered.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _take(wanted: int) -> int:

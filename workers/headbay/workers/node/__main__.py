@@ -173,6 +173,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except HeadbayError as error:
         log.error("node.failed", code=error.code, message=str(error))  # noqa: TRY400 - for people
         status = 1
+    except OSError as error:
+        if error.filename is None:
+            log.exception("node.failed")
+        else:
+            why = f"{error.filename}: {error.strerror}; is the state directory writable?"
+            log.error("node.failed", code="STATE_UNUSABLE", message=why)  # noqa: TRY400 - for people
+        status = 1
     except Exception:
         log.exception("node.failed")
         status = 1
