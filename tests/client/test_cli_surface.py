@@ -136,6 +136,8 @@ def test_every_public_name_of_the_library_is_there():
         (["run", "make", "test"], "`headbay run -- make test`"),
         (["run", "--cpu", "2", "a.yaml"], "--cpu only describe a command"),
         (["run", "-e", "NOPE", "--", "true"], "KEY=VALUE"),
+        (["run", "--id", "last", "--", "true"], "choose another id"),
+        (["submit", "--id", "a b", "--", "true"], "a b"),
         (["status", "-o", "xml"], "xml"),
         (["resolve", "w", "s", "--as", "maybe"], "maybe"),
         (["resolve", "w", "s"], "--as"),
@@ -149,6 +151,41 @@ def test_a_command_line_that_cannot_be_meant_is_refused_with_2(headbay, argument
     assert ran.stdout == ""
     assert said in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "said"),
+    [
+        ("--help >&-", 0, ""),
+        ("validate - <&-", 2, "the document is empty"),
+        ("validate - <&- 2>&-", 2, ""),
+        ("--help >/dev/full", 125, "No space left on device"),
+        ("dev status >&-", 3, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_no_fault(headbay, closed, code, said):
+    (headbay.folder / "run.sh").write_text(f"exec {sys.executable} -m headbay.client.cli {closed}")
+    ran = subprocess.run(
+        ["sh", "run.sh"],
+        cwd=headbay.folder,
+        env=os.environ | {"HEADBAY_STATE": str(headbay.folder / "state")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, "fault in Headbay" in ran.stderr) == (code, False), ran.stderr
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_directory_that_is_gone_is_named(headbay):
+    command = f"{sys.executable} -m headbay.client.cli run -- true"
+    script = f"mkdir gone; cd gone; rmdir ../gone; exec {command}"
+    ran = subprocess.run(
+        ["sh", "-c", script], cwd=headbay.folder, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2
+    assert "does not exist any more" in ran.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -27,12 +27,24 @@ def run_cli(arguments: Sequence[str]) -> int:
     return dispatch(list(arguments))
 
 
+def _open_what_is_closed() -> None:
+    """Whoever closed a standard stream wants nothing of it; nobody else's file gets its number."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # The lowest free number: this one.
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
 def main() -> NoReturn:
     """Entry point of the `headbay` script.
 
     Everything is closed and flushed by then; the SDK may abort in the interpreter's own exit.
     Source: temporalio/sdk-python#300.
     """
+    _open_what_is_closed()
     code = run_cli(sys.argv[1:])
     if "temporalio" in sys.modules:
         os._exit(code)

@@ -1,5 +1,6 @@
 """From a command line to an exit code: parses, runs, and says what went wrong."""
 
+import errno
 import os
 import shlex
 import sys
@@ -53,7 +54,16 @@ def dispatch(arguments: list[str]) -> int:
         code = BROKEN_PIPE
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except OSError as error:
+        code = _unwritten(error)
     return code
+
+
+def _unwritten(error: OSError) -> int:
+    """Standard output takes no more, such as that of a full disk."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    say(f"standard output: {error.strerror}; what it holds is not whole", kind="error")
+    return HEADBAY_FAILED
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -71,6 +81,8 @@ def _dispatch(arguments: list[str]) -> int:
         return ended.code if isinstance(ended.code, int) else OK
     except (BrokenPipeError, KeyboardInterrupt):
         raise
+    except OSError as error:
+        return _unexpected(error) if error.errno != errno.ENOSPC else _unwritten(error)
     except Exception as error:
         if os.environ.get(TRACE):
             raise

@@ -67,7 +67,7 @@ def take(file: Path | None, command: tuple[str, ...] | None, options: CommandOpt
         if not command:
             raise BadCommandLineError("no command follows `--`; write `headbay run -- make test`")
         document = command_document(command, options)
-        return Intake(load(document, name="command line"), Path.cwd(), command=True)
+        return Intake(load(document, name="command line"), _here(), command=True)
     if file is None:
         raise BadCommandLineError(
             "nothing to run; give a file (`headbay run ci.yaml`) or a command after `--` "
@@ -78,8 +78,17 @@ def take(file: Path | None, command: tuple[str, ...] | None, options: CommandOpt
             f"{', '.join(options.given)} only describe a command after `--`; "
             f"for a file, write them into {file}"
         )
-    folder = Path.cwd() if file == STDIN else file.resolve().parent
+    folder = _here() if file == STDIN else file.resolve().parent
     return Intake(load(source_of(file)), folder, command=False)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise BadCommandLineError(
+            "the current directory does not exist any more; change to one that does"
+        ) from error
 
 
 def command_document(command: tuple[str, ...], options: CommandOptions) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from headbay.client.cli.intake import Intake
 from headbay.client.cli.interrupts import Interrupts
 from headbay.client.cli.output import Output, emit
 from headbay.client.cli.pages import workload_page
+from headbay.client.cli.problems import BadCommandLineError
 from headbay.client.cli.progress import Lines, LivePaper, Progress, Silent
-from headbay.client.cli.session import ensure_cluster, remember, resolve_id, with_client
+from headbay.client.cli.session import LAST, ensure_cluster, remember, resolve_id, with_client
 from headbay.client.cli.views import show_reading
 from headbay.client.client import HeadbayClient, subject
 from headbay.client.errors import LogsElsewhereError
@@ -24,6 +25,7 @@ from headbay.client.local import choose_local
 from headbay.client.models import Reading, Submitted
 from headbay.client.reading import is_final
 from headbay.client.submission import Submission, prepare
+from headbay.client.workload_id import check_id
 from headbay.domain.lifecycle import StepState
 from headbay.domain.operation import WorkloadContext
 from headbay.domain.quantity import parse_duration
@@ -38,6 +40,7 @@ OUTPUT_GRACE_S: Final = 5.0
 
 def submit_only(intake: Intake, *, workload: str | None, output: Output) -> int:
     """Hand in and return."""
+    _check_id(workload)
     submission = prepare(intake.loaded, WorkloadContext(submitted_by=subject()))
     ensure_cluster()
 
@@ -61,6 +64,7 @@ def submit_only(intake: Intake, *, workload: str | None, output: Output) -> int:
 def submit_and_stay(intake: Intake, *, workload: str | None, output: Output) -> int:
     """Hand in, show progress, and end with the workload's exit code."""
     # Refused before anything starts: no server is needed to find a document's faults.
+    _check_id(workload)
     submission = prepare(intake.loaded, WorkloadContext(submitted_by=subject()))
     ensure_cluster()
 
@@ -77,6 +81,13 @@ def submit_and_stay(intake: Intake, *, workload: str | None, output: Output) -> 
             return await watch.run()
 
     return with_client(work)
+
+
+def _check_id(workload: str | None) -> None:
+    if workload == LAST:
+        raise BadCommandLineError(f"`{LAST}` stands for what was submitted last; choose another id")
+    if workload is not None:
+        check_id(workload)
 
 
 def follow_to_end(workload: str, output: Output) -> int:
