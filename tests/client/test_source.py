@@ -230,7 +230,8 @@ def test_tags_construct_nothing(tag, shown):
 def test_merge_keys_are_no_part_of_yaml_1_2():
     text = refused(f"name: w\n{STEP}  <<: {{timeout: 5m}}\n")
     assert text == (
-        "ci.yaml:5: steps[0]['<<']: unknown field '<<'; YAML 1.2 has no merge keys: use `defaults`"
+        "ci.yaml:5: steps[0]['<<']: YAML 1.2 has no merge keys (`<<`); "
+        "write what is meant, or use `defaults`"
     )
 
 

@@ -54,7 +54,7 @@ def test_a_string_runs_in_bash_and_a_list_as_it_is():
     assert step.display == "echo 'a b' ''"
     assert len(only(run="x" * 500).display) == 120
     assert len(only(run=["a", "x" * 500]).display) == 120
-    assert only(run=["", "x"]).display == "'' x"
+    assert only(run=["p", "", "x"]).display == "p '' x"
     assert only(run=["a\nb", "x"]).display == "'a"
 
 

@@ -367,6 +367,21 @@ def test_a_fault_of_shape_hides_what_is_not_yet_supported_there():
     ]
 
 
+def test_forms_of_a_run_exclude_each_other():
+    text = only_problem(one(run={"agent": {"ref": "a"}, "builtin": "x"}))
+    assert text.startswith("steps[0].run.")
+    assert "is not possible beside what stands there; leave one of them out" in text
+
+
+def test_an_empty_program_is_refused():
+    assert problems(one(run=["", "x"])) == [("steps[0].run[0]", "BAD_VALUE")]
+
+
+@pytest.mark.parametrize("place", [{"env": {"<<": {"A": "1"}, "B": "2"}}, {"<<": {"env": {}}}])
+def test_a_merge_key_is_named_alone(place):
+    assert "YAML 1.2 has no merge keys" in only_problem(one(**place))
+
+
 def test_a_field_that_means_something_not_yet_supported_says_so():
     text = only_problem(one(**{"if": "x"}))
     assert text == (

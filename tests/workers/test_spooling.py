@@ -10,7 +10,9 @@ import pytest
 from headbay.activities.artifacts import DirectoryStore
 from headbay.activities.places import NodePlaces
 from headbay.domain.attempt import LaunchSpec
-from headbay.domain.outcome import Isolation
+from headbay.domain.outcome import Isolation, Outcome
+from headbay.workers.node import supervision
+from headbay.workers.node.results import without_exit
 from headbay.workers.node.room import Room
 from headbay.workers.node.scribe import Scribe
 from headbay.workers.node.spool import Spool, Token, unit_name
@@ -46,6 +48,27 @@ async def node(tmp_path):
 def attempt(node) -> Attempt:
     entry = node.spool.entry(unit_name("w", "s", 1, 7))
     return Attempt(entry, SPEC, Token(b"t", "r"), node)
+
+
+@pytest.mark.parametrize(("free", "kept"), [(0, True), (1 << 60, False)])
+async def test_on_a_tight_disk_what_a_payload_left_goes_before_its_end_is_told(
+    node, monkeypatch, free, kept
+):
+    """The server that has to take the completion may share the disk."""
+    monkeypatch.setattr(supervision, "TIGHT_BYTES", free)
+    ending = attempt(node)
+    await ending.spool()
+    (workspace,) = node.spool.places.work.glob("hb.*")
+    (workspace / "large").write_text("x")
+    seen = []
+
+    async def complete(_token, _result) -> None:
+        seen.append(workspace.exists())
+
+    node.wire = SimpleNamespace(complete=complete)
+    await ending._close(without_exit(SPEC, Outcome.FAILED, "", Isolation.UNENFORCED))
+    assert seen == [kept]
+    assert used(node) == []
 
 
 def used(node) -> list[str]:

@@ -81,6 +81,9 @@ STARTS = {
     "none": ([], "DOCUMENT_REFUSED", "the document is empty"),
     "three": ([{}, {}, {}], "BAD_CONTEXT", "3 arguments came"),
     "context": ([{}, UNREADABLE["torn"]], "BAD_CONTEXT", "context"),
+    "no-base64": ([{}, {"previous": "!!!!"}], "BAD_CONTEXT", "previous: "),
+    "no-state": ([{}, {"previous": "AAAA"}], "BAD_CONTEXT", "previous: "),
+    "not-ascii": ([{}, {"previous": "é"}], "BAD_CONTEXT", "previous: "),
     "no-events": ([{}, {"continue_after_events": 0}], "BAD_CONTEXT", "greater than or equal to 50"),
 }
 

@@ -295,6 +295,20 @@ async def test_a_workload_drains_and_continues_as_new_without_losing_or_repeatin
     await settled(cluster)
 
 
+async def test_steps_with_large_environments_are_ordered_in_portions(cluster):
+    """All of them in one workflow task would be a message that the server ends a workflow for."""
+    large = {f"V{n}": "x" * 60_000 for n in range(14)}
+    steps = [
+        shell(f"s{n}", "echo ${#V13} > $HEADBAY_OUTPUT", resources={"cpu": "100m"})
+        for n in range(12)
+    ]
+    handle = await cluster.submit("large", {"defaults": {"env": large}, "steps": steps})
+    result = await handle.result()
+    assert result["counts"] == {"SUCCEEDED": 12}
+    assert {step["output"]["value"] for step in result["steps"]} == {60_000}
+    await settled(cluster)
+
+
 async def test_a_payload_that_removes_its_own_spool_entry_is_not_taken_for_one_that_never_ran(
     cluster, tmp_path
 ):

@@ -38,6 +38,7 @@ from headbay.domain.operation import CancelOrder, ResolveOrder, WorkloadContext
 from headbay.domain.status import WorkloadStatus, markdown, to_json
 from headbay.domain.workload import events, instructions
 from headbay.domain.workload.machine import Machine
+from headbay.domain.workload.snapshot import SnapshotError, SnapshotVersionError
 from headbay.workflows.calls import (
     ASK_TIMEOUT,
     EXCHANGE,
@@ -64,6 +65,13 @@ steps start a moment later."""
 
 ASK_AGAIN = (1, 2, 5, 10)
 """Seconds between tries to reach a pool that does not answer."""
+
+PORTION_CHARS = 500_000
+"""Of arguments and environments that one workflow task may order; JSON and UTF-8 make up to six
+bytes of a character."""
+
+PORTIONS = "starts-in-portions"
+"""Patch: before it, a task ordered whatever was granted."""
 
 LARGE = 60
 DESCRIBE_EVERY_MS = 5_000
@@ -112,6 +120,9 @@ class Workload:
         self._tickets = 0
         self._seq = 0
         self._journaled = 0
+        self._ordering = asyncio.Lock()
+        self._ordered_at = 0
+        self._ordered_chars = 0
 
     @workflow.run
     async def run(self, document: Any = None, context: Any = None, *rest: Any) -> dict[str, Any]:
@@ -165,7 +176,7 @@ class Workload:
             context = WorkloadContext.model_validate(raw_context or {})
             self._continue_after = context.continue_after_events
             if context.previous is not None:
-                self._machine = Machine.load(base64.b64decode(context.previous))
+                self._machine = _unpacked(context.previous)
                 self._inbox.append(events.Continued())
                 return
             dag = compile_document(
@@ -292,6 +303,7 @@ class Workload:
             if spec.timeout_ms is None
             else timedelta(milliseconds=spec.timeout_ms + spec.grace_ms) + KILL_SLACK
         )
+        await self._portion(spec)
         handle = workflow.start_activity(
             EXECUTE,
             spec,
@@ -315,6 +327,26 @@ class Workload:
         finally:
             self._handles.pop(key, None)
             self._attempts.pop(key, None)
+
+    async def _portion(self, spec: LaunchSpec) -> None:
+        """Wait for another workflow task if this one orders too much already.
+
+        What a task orders is one message to the server, which takes 4 MiB and ends the workflow
+        for more.
+        """
+        size = len(spec.step) + sum(map(len, spec.argv))
+        size += sum(len(name) + len(value) for name, value in spec.env.items())
+        async with self._ordering:
+            events = workflow.info().get_current_history_length()
+            if events != self._ordered_at:
+                self._ordered_at, self._ordered_chars = events, 0
+            first = self._ordered_chars == 0
+            if not first and self._ordered_chars + size > PORTION_CHARS:
+                if workflow.patched(PORTIONS):
+                    await workflow.sleep(timedelta(milliseconds=1))
+                self._ordered_at = workflow.info().get_current_history_length()
+                self._ordered_chars = 0
+            self._ordered_chars += size
 
     def _stop(self, order: instructions.StopAttempt) -> None:
         """Cancel the activity, and push: the next heartbeat may be a quarter of a lease away."""
@@ -550,6 +582,17 @@ class Workload:
     def refusals(self) -> Any:
         """The last refused operations."""
         return self._mailbox.refusals()
+
+
+def _unpacked(previous: str) -> Machine:
+    try:
+        return Machine.load(base64.b64decode(previous, validate=True))
+    except SnapshotVersionError:
+        raise  # The task waits for a worker that can read it.
+    except (SnapshotError, ValueError) as error:
+        raise ApplicationError(
+            f"second argument (context): previous: {error}", type="BAD_CONTEXT", non_retryable=True
+        ) from error
 
 
 def _readable(document: Any) -> Any:

@@ -45,7 +45,10 @@ def main() -> NoReturn:
     Source: temporalio/sdk-python#300.
     """
     _open_what_is_closed()
-    code = run_cli(sys.argv[1:])
+    try:
+        code = run_cli(sys.argv[1:])
+    except KeyboardInterrupt:  # While it was still being imported.
+        code = 130
     if "temporalio" in sys.modules:
         os._exit(code)
     sys.exit(code)

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from headbay.client.cli.progress import Lines, LivePaper, Progress, Silent
 from headbay.client.cli.session import LAST, ensure_cluster, remember, resolve_id, with_client
 from headbay.client.cli.views import show_reading
 from headbay.client.client import HeadbayClient, subject
-from headbay.client.errors import LogsElsewhereError
+from headbay.client.errors import LogsElsewhereError, NotLocalError
 from headbay.client.handle import WorkloadHandle
 from headbay.client.local import choose_local
 from headbay.client.models import Reading, Submitted
@@ -34,6 +35,8 @@ __all__ = ["follow_to_end", "submit_and_stay", "submit_only", "wait_for"]
 
 EXPLAIN_AFTER_S: Final = 2.0
 EXPLAIN_EVERY_S: Final = 5.0
+NODE_WITHIN_S: Final = 15.0
+NODE_AGAIN_S: Final = 0.3
 OUTPUT_GRACE_S: Final = 5.0
 """After the end, for the last of a command's output to be read."""
 
@@ -123,12 +126,29 @@ async def _start(
         say(problem.text(), kind="warning")
     if submission.needs_base_dir:
         address = client.target.address if client.target else ""
-        node = choose_local((await client.nodes()).nodes, client.places, address)
+        node = await _local_node(client, address)
         context = submission.context.model_copy(update={"base_dir": str(folder), "pin_node": node})
         submission = replace(submission, context=context)
     handle = await client.start(submission, id=workload)
     remember(handle.id)
     return handle
+
+
+async def _local_node(client: HeadbayClient, address: str) -> str:
+    """The node of this machine; the embedded cluster's own may be coming back.
+
+    Raises:
+        NotLocalError: There is none.
+    """
+    embedded = client.target is not None and client.target.dev is not None
+    ends = time.monotonic() + (NODE_WITHIN_S if embedded else 0.0)
+    while True:
+        try:
+            return choose_local((await client.nodes()).nodes, client.places, address)
+        except NotLocalError:
+            if time.monotonic() > ends:
+                raise
+        await asyncio.sleep(NODE_AGAIN_S)
 
 
 class Watch:

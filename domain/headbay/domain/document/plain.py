@@ -16,6 +16,8 @@ MAX_DEPTH: Final = 64
 MAX_NODES: Final = 200_000
 """Values in a document, keys not counted; what anchors expand to counts too."""
 
+MERGE: Final = "<<"
+
 _ENOUGH: Final = 200
 _TEXT_FIELDS: Final = frozenset({"env", "matrix", "labels", "items", "run", "nodeSelector"})
 _FREE_FIELDS: Final = frozenset({("run", "with"), ("output", "schema"), ("condition", "equals")})
@@ -42,6 +44,8 @@ def check_plain(data: object) -> tuple[list[Fault], bool]:
             return faults, False
         if isinstance(value, dict):
             for key, item in value.items():
+                if key == MERGE:
+                    return [_merge_key((*path, key))], False
                 if isinstance(key, str):
                     if fault := _bad_text(key, path):
                         faults.append(fault)
@@ -97,6 +101,11 @@ def _bad_null(path: Path) -> Fault | None:
 def _bad_key(key: object, path: Path) -> Fault:
     message = f"the key {shown(key)} is not a string"
     return Fault(path, "WRONG_TYPE", message, f'quote it: "{shown(key)}"')
+
+
+def _merge_key(path: Path) -> Fault:
+    fix = "write what is meant, or use `defaults`"
+    return Fault(path, "UNKNOWN_FIELD", "YAML 1.2 has no merge keys (`<<`)", fix)
 
 
 def _whole(message: str, fix: str) -> Fault:

@@ -73,6 +73,9 @@ def _in_resources(resources: dict[str, Any], path: Path) -> Iterator[Fault]:
 
 
 def _in_step(step: dict[str, Any], path: Path) -> Iterator[Fault]:
+    run = step.get("run")
+    if isinstance(run, list) and run[:1] == [""]:
+        yield Fault((*path, "run", 0), "BAD_VALUE", "the program is empty", "name the program")
     matrix, env = step.get("matrix"), step.get("env")
     if "matrix" in step and "array" in step:
         yield _conflict((*path, "array"), "`matrix` and `array` exclude each other")

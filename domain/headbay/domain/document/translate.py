@@ -97,9 +97,7 @@ def _unknown(path: Path, _value: object, _context: Context) -> Fault:
     if name in fields:
         message = f"`{name}` is not possible beside what stands there"
         return Fault(path, "CONFLICT", message, "leave one of them out")
-    if name == "<<":
-        fix = "YAML 1.2 has no merge keys: use `defaults`"
-    elif near and not fields[near]:
+    if near and not fields[near]:
         fix = f"`{near}`, if that is meant, is not yet supported: remove it"
     elif near:
         fix = f"did you mean `{near}`?"

@@ -20,10 +20,11 @@ from headbay.domain.lifecycle import (
 )
 from headbay.domain.retry import Counts
 from headbay.domain.status import CancelStatus
+from headbay.domain.wire import Wire
 from headbay.domain.workload.books import Books
 from headbay.domain.workload.records import AttemptRecord, Timer
 
-__all__ = ["SNAPSHOT_VERSION", "SnapshotError", "dump", "load"]
+__all__ = ["SNAPSHOT_VERSION", "SnapshotError", "SnapshotVersionError", "dump", "load"]
 
 SNAPSHOT_VERSION: Final = 1
 
@@ -34,6 +35,12 @@ class SnapshotError(HeadbayError):
     """A packed state cannot be read."""
 
     code = "SNAPSHOT_UNREADABLE"
+
+
+class SnapshotVersionError(SnapshotError):
+    """A packed state is of another version: another worker can read it."""
+
+    code = "SNAPSHOT_VERSION"
 
 
 @dataclass(slots=True)
@@ -68,6 +75,10 @@ class _Snapshot:
     pinned: str | None
     timers: list[Timer]
     steps: list[_Step]
+
+
+class _Versioned(Wire):
+    version: int
 
 
 _ADAPTER: Final = TypeAdapter(_Snapshot)
@@ -114,22 +125,29 @@ def load(packed: bytes) -> Books:
     """Unpack what `dump` packed.
 
     Raises:
-        SnapshotError: It is torn, of another version, or not such bytes at all.
+        SnapshotError: It is torn, or not such bytes at all.
+        SnapshotVersionError: It is of another version.
     """
     try:
         unpacker = zlib.decompressobj()
         raw = unpacker.decompress(packed, MAX_UNPACKED_BYTES)
         if not unpacker.eof:
             raise SnapshotError("the workload's packed state is torn or too large")
+        _check_version(raw)
         snapshot = _ADAPTER.validate_json(raw)
     except (zlib.error, ValueError) as error:
         raise SnapshotError(f"the workload's packed state cannot be read: {error}") from error
-    if snapshot.version != SNAPSHOT_VERSION:
-        raise SnapshotError(
-            f"the workload's packed state has version {snapshot.version}, this worker reads "
-            f"{SNAPSHOT_VERSION}: run it on the worker's former version"
-        )
     return _restore(snapshot)
+
+
+def _check_version(raw: bytes) -> None:
+    """First of all: another version may look different altogether."""
+    version = _Versioned.model_validate_json(raw).version
+    if version != SNAPSHOT_VERSION:
+        raise SnapshotVersionError(
+            f"the workload's packed state has version {version}, this worker reads "
+            f"{SNAPSHOT_VERSION}: run it on the worker's other version"
+        )
 
 
 def _restore(snapshot: _Snapshot) -> Books:

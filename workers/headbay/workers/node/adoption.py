@@ -105,7 +105,7 @@ def prove(  # noqa: PLR0911 - one return a proof, in the order above
         return Proof(Outcome.NODE_LOST, "the machine was rebooted", began=True)
     return Proof(
         Outcome.SUPERVISOR_LOST,
-        f"its supervisor died; what was left of it was killed{last_word()}",
+        f"its supervisor died; what could be found of it was killed{last_word()}",
         began=True,
         kill_incomplete=not kill_rest(entry, tuple(begin["main"])),
     )

@@ -42,6 +42,7 @@ POLL_S = 0.02
 KEEP_PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 STOPPED_SLACK_S = 1.0
 SLOW_SLACK_S = KILL_WITHIN_S + 2.0
+TIGHT_BYTES = 64 << 20
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
@@ -415,12 +416,22 @@ class Attempt:
         """Tell how it ended until somebody has acknowledged it; then remove it."""
         self._over()
         log.info("attempt.ended", unit=self.entry.unit, outcome=result.outcome)
+        if not (result.output or result.artifacts) and self._is_tight():
+            await asyncio.to_thread(self._workspace.remove)
         if self._lost or not await self._completed(result):
             await self._node.wire.tell_gone(self.spec.pool, result)
         await self._node.scribe.write(self._bury_if_clean)
         if not self._buried:
             await asyncio.to_thread(self._workspace.remove)
             await self._node.scribe.write(self._bury)
+
+    def _is_tight(self) -> bool:
+        """Whether what it left may be what nobody can write beside any more.
+
+        The server itself, where it shares the disk: then no completion is ever acknowledged.
+        """
+        status = os.statvfs(self._node.spool.places.work)
+        return status.f_bavail * status.f_frsize < TIGHT_BYTES
 
     async def _completed(self, result: AttemptResult) -> bool:
         """Complete its activity; False if that was closed before."""
