@@ -158,10 +158,14 @@ def test_doctor_finds_a_healthy_cluster_healthy(command):
 
 
 def test_the_ui_address_is_printed_where_it_is_known(command):
+    command("submit", "--id", "some-id", "--", "true")
     ran = command("ui", "some-id", HEADBAY_UI="https://temporal.example.com/")
     assert ran.stdout == (
         "https://temporal.example.com/namespaces/default/workflows/headbay%2Fw%2Fsome-id\n"
     )
+    absent = command("ui", "nosuch", HEADBAY_UI="https://temporal.example.com/")
+    assert (absent.returncode, absent.stdout) == (1, "")
+    assert "nosuch" in absent.stderr
     unknown = command("ui")
     assert unknown.returncode == 125
     assert "HEADBAY_UI" in unknown.stderr

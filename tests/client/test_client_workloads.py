@@ -405,7 +405,7 @@ async def test_every_attempt_is_shown_when_following(headbay):
     last = [p.attempt async for p in handle.logs()]
     assert last == [3]
     with pytest.raises(AttemptNotFoundError, match="attempts so far: s 3"):
-        _ = [p async for p in handle.logs(attempt=4)]
+        _ = [p async for p in headbay.logs(handle.id, attempt=4)]
 
 
 async def test_logs_of_another_machine_are_named(headbay, tmp_path):

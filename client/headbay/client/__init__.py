@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headbay.client.client import HeadbayClient as HeadbayClient
     from headbay.client.connection import Target as Target
     from headbay.client.connection import find_target as find_target
+    from headbay.client.errors import AttemptNotFoundError as AttemptNotFoundError
     from headbay.client.errors import BadConfigurationError as BadConfigurationError
     from headbay.client.errors import BadWorkloadIdError as BadWorkloadIdError
     from headbay.client.errors import ConflictError as ConflictError
@@ -43,6 +44,7 @@ _WHERE = {
     "HeadbayClient": "client",
     "Target": "connection",
     "find_target": "connection",
+    "AttemptNotFoundError": "errors",
     "BadConfigurationError": "errors",
     "BadWorkloadIdError": "errors",
     "ConflictError": "errors",

@@ -46,6 +46,8 @@ def diagnose() -> Diagnosis:
     else:
         checks += asyncio.run(_look_at_cluster(target))
     url = os.environ.get("HEADBAY_LEDGER") or (target.dev.ledger if target and target.dev else "")
+    if not url and where.ledger.exists():
+        url = where.ledger_url  # The stopped embedded cluster's.
     checks.append(asyncio.run(_ledger(url)))
     return Diagnosis(healthy=all(check.state != "failed" for check in checks), checks=checks)
 

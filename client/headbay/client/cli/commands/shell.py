@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from headbay.client.cli.exits import FAILED
+
 __all__ = ["completion", "ui"]
 
 
@@ -25,9 +27,11 @@ def ui(
     Args:
         workload: Its id, or `last`.
     """
-    from headbay.client.cli.pages import page
+    from headbay.client.cli.pages import page, tell_if_absent
 
     address = page(workload)
+    if workload is not None and not tell_if_absent(workload):
+        return FAILED
     print(address)
     if open_:
         import webbrowser
