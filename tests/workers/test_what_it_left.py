@@ -99,10 +99,13 @@ async def test_an_attempt_is_named_until_its_end_was_told(tmp_path):
     facts = NodeFacts(name="n", machine_id="m", boot_id="b", capacity={"cpu": 1000})
     store = DirectoryStore(tmp_path / "a")
     agent = Agent(None, facts, places, spool, NullExecutor(), store)
-    attempt = Attempt(spool.entry(unit_name("w", "s", 1, 7)), spec(), Token(b"t", "r"), agent)
+    ordered = spec(resources={"cpu": 600})
+    attempt = Attempt(spool.entry(unit_name("w", "s", 1, 7)), ordered, Token(b"t", "r"), agent)
     agent._live(attempt)
+    assert agent.room.free() == {"cpu": 400}
     assert [grant.allocation for grant in agent.inventory_now().live] == ["default-7"]
     attempt._over()
+    assert agent.room.free() == {"cpu": 1000}, "what is gone takes nothing, told or not"
     now = agent.inventory_now()
     assert (now.live, now.ending) == ([], ["default-7"])
     agent._over(attempt.entry.unit)
