@@ -63,6 +63,12 @@ async def live(cluster: Cluster) -> None:
             ]
         },
         "huge": {"steps": [{**step, "resources": {"cpu": 64}}]},
+        "portions": {
+            "defaults": {"env": {f"V{n}": "x" * 60_000 for n in range(5)}},
+            "steps": [
+                {**step, "name": f"s{n}", "resources": {**SMALL, "cpu": "100m"}} for n in range(4)
+            ],
+        },
     }
     long_dag = {
         "maxParallel": 4,
@@ -86,6 +92,7 @@ async def live(cluster: Cluster) -> None:
     node = cluster.client.get_workflow_handle(node_workflow_id("n1"))
     await node.execute_update("cordon", {"by": "ann", "reason": "look"})
     await node.signal("uncordon", {"by": "ann"})
+    await drains(cluster)
     mark = cluster.root / "mark"
     doubt = await cluster.submit(
         "doubt",
@@ -129,10 +136,34 @@ async def live(cluster: Cluster) -> None:
     raise AssertionError("a step resolved as failure must fail its workload")
 
 
+async def drains(cluster: Cluster) -> None:
+    """A drain whose deadline another one moves, and one that is taken back."""
+    node = cluster.client.get_workflow_handle(node_workflow_id("n1"))
+    long = {"name": "s", "run": "sleep 300", "grace": "1s", "resources": SMALL}
+    drained = await cluster.submit("drained", {"steps": [long]})
+
+    async def state() -> str:
+        return (await cluster.step("drained", "s"))["state"]
+
+    async def runs() -> bool:
+        return await state() == "RUNNING"
+
+    async def preempted() -> bool:
+        return await state() == "QUEUED"
+
+    await until(runs)
+    await node.execute_update("drain", {"by": "ann", "deadline_s": 6})
+    await node.execute_update("drain", {"by": "ann", "deadline_s": 1})
+    await until(preempted)
+    await drained.execute_update("cancel", {"by": "ann"})
+    await node.execute_update("drain", {"by": "ann", "deadline_s": 3_600})
+    await node.execute_update("uncordon", {"by": "ann"})
+
+
 async def save(cluster: Cluster, target: Path) -> None:
     """Write every run of the interesting workflows."""
 
-    names = ["one", "dag", "fails", "huge", "cancelled", "doubt", "continued"]
+    names = ["one", "dag", "fails", "huge", "cancelled", "doubt", "continued", "portions"]
     wanted = [f"headbay/w/{name}" for name in names]
     wanted += [pool_workflow_id("default"), node_workflow_id("n1")]
     for workflow_id in wanted:
