@@ -165,3 +165,16 @@ async def test_a_drain_that_follows_another_one_counts_at_once(cluster):
     await until_query(cluster, node, bool, "refusals")
     await signal(cluster, "headbay/w/moved", "cancel", {"by": "ann"})
     await until_query(cluster, "headbay/w/moved", lambda s: s["status"] == "CANCELLED", "state")
+
+
+async def test_a_node_that_does_not_come_back_is_retired(cluster):
+    node = "headbay/node/n1"
+    await signal(cluster, node, "retire", {"by": "ann"})
+    (row,) = await until_query(cluster, node, bool, "refusals")
+    assert row["code"] == "NODE_ALIVE", "one that is alive must be stopped first"
+    cluster.parts["n1"].kill()
+    await until_query(cluster, node, lambda s: s["state"] == "lost", "state")
+    await signal(cluster, node, "retire", {"by": "ann", "reason": "scrapped"})
+    await until_query(cluster, "headbay/pool/default", lambda pool: not pool["nodes"], "state")
+    shown = await temporal(cluster, "workflow", "describe", "-w", node, "-o", "json")
+    assert json.loads(shown)["workflowExecutionInfo"]["status"].endswith("COMPLETED")
