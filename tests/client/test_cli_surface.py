@@ -178,6 +178,15 @@ def test_streams_that_are_closed_or_full_are_no_fault(headbay, closed, code, sai
     assert "Traceback" not in ran.stderr
 
 
+def test_a_last_that_cannot_be_kept_is_a_warning(tmp_path, monkeypatch, capsys):
+    from headbay.client.cli.session import remember
+
+    (tmp_path / "state").write_text("in the way")
+    monkeypatch.setenv("HEADBAY_STATE", str(tmp_path / "state"))
+    remember("w")
+    assert "`last` will not mean this workload" in capsys.readouterr().err
+
+
 def test_a_directory_that_is_gone_is_named(headbay):
     command = f"{sys.executable} -m headbay.client.cli run -- true"
     script = f"mkdir gone; cd gone; rmdir ../gone; exec {command}"

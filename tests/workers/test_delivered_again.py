@@ -4,14 +4,9 @@ import asyncio
 
 import pytest
 
-from headbay.activities.artifacts import DirectoryStore
-from headbay.activities.executor.null import NullExecutor
-from headbay.activities.places import Places
 from headbay.domain.attempt import LaunchSpec
-from headbay.domain.exchange import NodeFacts
 from headbay.domain.outcome import Outcome
-from headbay.workers.node.agent import Agent
-from headbay.workers.node.spool import Spool, Token, unit_name
+from headbay.workers.node.spool import Token, unit_name
 from headbay.workers.node.supervision import Attempt
 
 SPEC = LaunchSpec(
@@ -19,19 +14,6 @@ SPEC = LaunchSpec(
     argv=["true"], resources={"cpu": 600},
 )  # fmt: skip
 UNIT = unit_name("w", "s", 1, 7)
-
-
-@pytest.fixture
-async def agent(tmp_path):
-    """A node whose parts are real; only nobody is at the other end."""
-    places = Places(tmp_path)
-    spool = Spool(places.node("n"))
-    spool.open()
-    facts = NodeFacts(name="n", machine_id="m", boot_id="b", capacity={"cpu": 1000})
-    made = Agent(None, facts, places, spool, NullExecutor(), DirectoryStore(tmp_path / "a"))
-    yield made
-    await asyncio.to_thread(made.scribe.close)
-    spool.close()
 
 
 @pytest.fixture

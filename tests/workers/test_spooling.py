@@ -50,9 +50,16 @@ def attempt(node) -> Attempt:
     return Attempt(entry, SPEC, Token(b"t", "r"), node)
 
 
-@pytest.mark.parametrize(("free", "kept"), [(0, True), (1 << 60, False)])
+@pytest.mark.parametrize(
+    ("free", "outcome", "kept"),
+    [
+        (0, Outcome.FAILED, True),
+        (1 << 60, Outcome.FAILED, False),
+        (1 << 60, Outcome.OUTPUT_CONTRACT_VIOLATION, True),
+    ],
+)
 async def test_on_a_tight_disk_what_a_payload_left_goes_before_its_end_is_told(
-    node, monkeypatch, free, kept
+    node, monkeypatch, free, outcome, kept
 ):
     """The server that has to take the completion may share the disk."""
     monkeypatch.setattr(supervision, "TIGHT_BYTES", free)
@@ -66,7 +73,7 @@ async def test_on_a_tight_disk_what_a_payload_left_goes_before_its_end_is_told(
         seen.append(workspace.exists())
 
     node.wire = SimpleNamespace(complete=complete)
-    await ending._close(without_exit(SPEC, Outcome.FAILED, "", Isolation.UNENFORCED))
+    await ending._close(without_exit(SPEC, outcome, "", Isolation.UNENFORCED))
     assert seen == [kept]
     assert used(node) == []
 

@@ -1,18 +1,13 @@
 """What a payload left, in whatever state: told in words, at once, and named until it is told."""
 
-import asyncio
-
 import pytest
 
 from headbay.activities.artifacts import DirectoryStore
-from headbay.activities.executor.null import NullExecutor
-from headbay.activities.places import NodePlaces, Places
+from headbay.activities.places import NodePlaces
 from headbay.domain.attempt import LaunchSpec
-from headbay.domain.exchange import NodeFacts
 from headbay.domain.outcome import Isolation
-from headbay.workers.node.agent import Agent
 from headbay.workers.node.results import from_exit
-from headbay.workers.node.spool import Spool, Token, unit_name
+from headbay.workers.node.spool import Token, unit_name
 from headbay.workers.node.supervision import Attempt
 from headbay.workers.node.workspace import Workspaces
 
@@ -91,16 +86,12 @@ def test_a_timeout_is_told_as_it_was_written():
     assert result.message == "killed after its timeout of 1ms"
 
 
-async def test_an_attempt_is_named_until_its_end_was_told(tmp_path):
+async def test_an_attempt_is_named_until_its_end_was_told(agent):
     """Storing artifacts may take minutes; a pool frees what no node names for a minute."""
-    places = Places(tmp_path)
-    spool = Spool(places.node("n"))
-    spool.open()
-    facts = NodeFacts(name="n", machine_id="m", boot_id="b", capacity={"cpu": 1000})
-    store = DirectoryStore(tmp_path / "a")
-    agent = Agent(None, facts, places, spool, NullExecutor(), store)
     ordered = spec(resources={"cpu": 600})
-    attempt = Attempt(spool.entry(unit_name("w", "s", 1, 7)), ordered, Token(b"t", "r"), agent)
+    attempt = Attempt(
+        agent.spool.entry(unit_name("w", "s", 1, 7)), ordered, Token(b"t", "r"), agent
+    )
     agent._live(attempt)
     assert agent.room.free() == {"cpu": 400}
     assert [grant.allocation for grant in agent.inventory_now().live] == ["default-7"]
@@ -110,5 +101,3 @@ async def test_an_attempt_is_named_until_its_end_was_told(tmp_path):
     assert (now.live, now.ending) == ([], ["default-7"])
     agent._over(attempt.entry.unit)
     assert agent.inventory_now().ending == []
-    await asyncio.to_thread(agent.scribe.close)
-    spool.close()

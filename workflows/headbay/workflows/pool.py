@@ -289,6 +289,10 @@ class Pool:
         return answer(accepted=True)
 
     def _parse(self, operation: str, model: type[Model], raw: Sequence[Any]) -> list[Model]:
+        if len(raw) > 1:
+            many = f"takes one list, {len(raw)} arguments came"
+            refusal = self._mailbox.refuse(operation, "BAD_ARGUMENT", many)
+            raise ApplicationError(refusal["message"], type="BAD_ARGUMENT", non_retryable=True)
         only = argument(raw)
         try:
             return [

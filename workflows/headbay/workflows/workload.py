@@ -23,13 +23,7 @@ from temporalio.exceptions import (
 )
 
 from headbay.domain.attempt import AttemptResult, LaunchSpec
-from headbay.domain.document import (
-    DocumentRefusedError,
-    Problem,
-    compile_document,
-    digest,
-    validate,
-)
+from headbay.domain.document import DocumentRefusedError, compile_document, digest, validate
 from headbay.domain.exchange import Exchange, ExchangeAnswer, Grant, Refusal, StepRequest
 from headbay.domain.ids import WORKLOAD_ID, node_queue, workload_workflow_id
 from headbay.domain.journal import JournalEvent
@@ -38,7 +32,6 @@ from headbay.domain.operation import CancelOrder, ResolveOrder, WorkloadContext
 from headbay.domain.status import WorkloadStatus, markdown, to_json
 from headbay.domain.workload import events, instructions
 from headbay.domain.workload.machine import Machine
-from headbay.domain.workload.snapshot import SnapshotError, SnapshotVersionError
 from headbay.workflows.calls import (
     ASK_TIMEOUT,
     EXCHANGE,
@@ -49,7 +42,8 @@ from headbay.workflows.calls import (
     ExchangeOrder,
 )
 from headbay.workflows.operations import Mailbox, argument, now_ms
-from headbay.workflows.payloads import Unreadable
+from headbay.workflows.payloads import readable, unpacked
+from headbay.workflows.portions import Portions
 from headbay.workflows.tasks import Tasks
 
 __all__ = ["Workload"]
@@ -65,13 +59,6 @@ steps start a moment later."""
 
 ASK_AGAIN = (1, 2, 5, 10)
 """Seconds between tries to reach a pool that does not answer."""
-
-PORTION_CHARS = 500_000
-"""Of arguments and environments that one workflow task may order; JSON and UTF-8 make up to six
-bytes of a character."""
-
-PORTIONS = "starts-in-portions"
-"""Patch: before it, a task ordered whatever was granted."""
 
 LARGE = 60
 DESCRIBE_EVERY_MS = 5_000
@@ -120,9 +107,7 @@ class Workload:
         self._tickets = 0
         self._seq = 0
         self._journaled = 0
-        self._ordering = asyncio.Lock()
-        self._ordered_at = 0
-        self._ordered_chars = 0
+        self._portions = Portions()
 
     @workflow.run
     async def run(self, document: Any = None, context: Any = None, *rest: Any) -> dict[str, Any]:
@@ -176,11 +161,11 @@ class Workload:
             context = WorkloadContext.model_validate(raw_context or {})
             self._continue_after = context.continue_after_events
             if context.previous is not None:
-                self._machine = _unpacked(context.previous)
+                self._machine = unpacked(context.previous)
                 self._inbox.append(events.Continued())
                 return
             dag = compile_document(
-                validate(_readable(document)), base_dir=context.base_dir, pin_node=context.pin_node
+                validate(readable(document)), base_dir=context.base_dir, pin_node=context.pin_node
             )
         except DocumentRefusedError as error:
             raise ApplicationError(
@@ -303,7 +288,7 @@ class Workload:
             if spec.timeout_ms is None
             else timedelta(milliseconds=spec.timeout_ms + spec.grace_ms) + KILL_SLACK
         )
-        await self._portion(spec)
+        await self._portions.take(spec)
         handle = workflow.start_activity(
             EXECUTE,
             spec,
@@ -327,26 +312,6 @@ class Workload:
         finally:
             self._handles.pop(key, None)
             self._attempts.pop(key, None)
-
-    async def _portion(self, spec: LaunchSpec) -> None:
-        """Wait for another workflow task if this one orders too much already.
-
-        What a task orders is one message to the server, which takes 4 MiB and ends the workflow
-        for more.
-        """
-        size = len(spec.step) + sum(map(len, spec.argv))
-        size += sum(len(name) + len(value) for name, value in spec.env.items())
-        async with self._ordering:
-            events = workflow.info().get_current_history_length()
-            if events != self._ordered_at:
-                self._ordered_at, self._ordered_chars = events, 0
-            first = self._ordered_chars == 0
-            if not first and self._ordered_chars + size > PORTION_CHARS:
-                if workflow.patched(PORTIONS):
-                    await workflow.sleep(timedelta(milliseconds=1))
-                self._ordered_at = workflow.info().get_current_history_length()
-                self._ordered_chars = 0
-            self._ordered_chars += size
 
     def _stop(self, order: instructions.StopAttempt) -> None:
         """Cancel the activity, and push: the next heartbeat may be a quarter of a lease away."""
@@ -582,29 +547,6 @@ class Workload:
     def refusals(self) -> Any:
         """The last refused operations."""
         return self._mailbox.refusals()
-
-
-def _unpacked(previous: str) -> Machine:
-    try:
-        return Machine.load(base64.b64decode(previous, validate=True))
-    except SnapshotVersionError:
-        raise  # The task waits for a worker that can read it.
-    except (SnapshotError, ValueError) as error:
-        raise ApplicationError(
-            f"second argument (context): previous: {error}", type="BAD_CONTEXT", non_retryable=True
-        ) from error
-
-
-def _readable(document: Any) -> Any:
-    if isinstance(document, Unreadable):
-        problem = Problem(
-            path="",
-            code="NOT_JSON",
-            message=f"the first argument is no JSON that can be read: {document.why}",
-            fix="send the document as one JSON object",
-        )
-        raise DocumentRefusedError([problem])
-    return document
 
 
 def _workload_id() -> str:

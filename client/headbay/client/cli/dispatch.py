@@ -81,9 +81,9 @@ def _dispatch(arguments: list[str]) -> int:
         return ended.code if isinstance(ended.code, int) else OK
     except (BrokenPipeError, KeyboardInterrupt):
         raise
-    except OSError as error:
-        return _unexpected(error) if error.errno != errno.ENOSPC else _unwritten(error)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+            return _unwritten(error)  # Files that commands write are named.
         if os.environ.get(TRACE):
             raise
         return _unexpected(error)

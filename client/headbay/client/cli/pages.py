@@ -1,5 +1,6 @@
 """Addresses in Temporal's UI."""
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from headbay.domain.ids import workload_workflow_id
 if TYPE_CHECKING:
     from headbay.client.connection import Target
 
-__all__ = ["UI", "NoUiError", "page", "tell_if_absent", "workload_page"]
+__all__ = ["UI", "NoUiError", "look_for", "page", "workload_page"]
 
 UI = "HEADBAY_UI"
 
@@ -47,20 +48,21 @@ def page(workload: str | None) -> str:
     return f"{found}/{quote(workload_workflow_id(check_id(resolve_id(workload))), safe='')}"
 
 
-def tell_if_absent(workload: str) -> bool:
-    """Whether the workload is there for all that is known; says so if it is not."""
-    from headbay.client.cli.console import say
-    from headbay.client.cli.session import with_client
-    from headbay.client.errors import NotFoundError
+def look_for(workload: str) -> None:
+    """See whether the workload is there; without an answer its page may be.
 
-    try:
+    Raises:
+        NotFoundError: It is not.
+    """
+    from headbay.client.cli.session import with_client
+    from headbay.client.errors import (
+        NoServerConfiguredError,
+        NotReadyError,
+        ServerUnreachableError,
+    )
+
+    with contextlib.suppress(NoServerConfiguredError, NotReadyError, ServerUnreachableError):
         with_client(lambda client: client.status(resolve_id(workload)))
-    except NotFoundError as error:
-        say(str(error), kind="error")
-        return False
-    except HeadbayError:
-        pass  # Nobody answers: the page may be there.
-    return True
 
 
 def workload_page(target: "Target | None", workload: str) -> str:

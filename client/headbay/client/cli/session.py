@@ -73,14 +73,18 @@ def resolve_id(workload: str) -> str:
 
 
 def remember(workload: str) -> None:
-    """Make ``last`` mean this workload."""
+    """Make ``last`` mean this workload. It was submitted: that this fails is no reason to fail."""
     from headbay.activities.places import private
 
     file = places().last
-    private(file.parent)
-    draft = file.with_name(f".last.{os.getpid()}")
-    draft.write_text(workload + "\n")
-    draft.replace(file)
+    try:
+        private(file.parent)
+        draft = file.with_name(f".last.{os.getpid()}")
+        draft.write_text(workload + "\n")
+        draft.replace(file)
+    except OSError as error:
+        why = f"{file}: {error.strerror}"
+        say(f"`{LAST}` will not mean this workload: {why}", kind="warning")
 
 
 def ensure_cluster() -> None:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from headbay.domain.admission.classes import Shape
 
-__all__ = ["NodeView", "best_fit", "matches"]
+__all__ = ["Closed", "NodeView", "best_fit", "matches"]
 
 PERMILLE = 1_000
+
+Closed = Literal["", "lost", "awaited", "cordoned"]
 
 
 @dataclass(slots=True)
@@ -25,7 +28,7 @@ class NodeView:
     free: dict[str, int]
     labels: Mapping[str, str] = field(default_factory=dict)
     isolation: str = "unenforced"
-    closed: str = ""
+    closed: Closed = ""
     note: str = ""
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headbay.domain.admission.classes import Shape
-from headbay.domain.admission.placement import NodeView, matches
+from headbay.domain.admission.placement import Closed, NodeView, matches
 from headbay.domain.explain import Reason, ReasonCode, Tier
 from headbay.domain.resources import missing
 
@@ -24,7 +24,7 @@ class _Closure:
     fix: str
 
 
-_CLOSURES: Final = {
+_CLOSURES: Final[dict[Closed, _Closure]] = {
     "cordoned": _Closure(
         Tier.POLICY, ReasonCode.NODES_CORDONED, "cordoned", "`headbay node uncordon {node}`"
     ),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headbay.domain.admission.placement import Closed
 from headbay.domain.exchange import Grant, NodeFacts, Refusal
 from headbay.domain.lease import reassign_after_ms
 
@@ -34,7 +35,7 @@ class NodeEntry:
     reason: str = ""
 
     @property
-    def closed(self) -> str:
+    def closed(self) -> Closed:
         """Why no new work may be placed here, in the words of `NodeView`; "" if it may."""
         if self.state == "lost":
             return "lost"

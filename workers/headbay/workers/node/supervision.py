@@ -416,7 +416,7 @@ class Attempt:
         """Tell how it ended until somebody has acknowledged it; then remove it."""
         self._over()
         log.info("attempt.ended", unit=self.entry.unit, outcome=result.outcome)
-        if not (result.output or result.artifacts) and self._is_tight():
+        if self._needs_nothing(result) and self._is_tight():
             await asyncio.to_thread(self._workspace.remove)
         if self._lost or not await self._completed(result):
             await self._node.wire.tell_gone(self.spec.pool, result)
@@ -424,6 +424,15 @@ class Attempt:
         if not self._buried:
             await asyncio.to_thread(self._workspace.remove)
             await self._node.scribe.write(self._bury)
+
+    @staticmethod
+    def _needs_nothing(result: AttemptResult) -> bool:
+        """Whether whoever tells this end again, after a crash, needs nothing that it left.
+
+        What violated its contract is looked at again: without it, it would be a success.
+        """
+        kept = result.output or result.artifacts
+        return not kept and result.outcome is not Outcome.OUTPUT_CONTRACT_VIOLATION
 
     def _is_tight(self) -> bool:
         """Whether what it left may be what nobody can write beside any more.

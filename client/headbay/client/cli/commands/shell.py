@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from headbay.client.cli.exits import FAILED
-
 __all__ = ["completion", "ui"]
 
 
@@ -27,11 +25,11 @@ def ui(
     Args:
         workload: Its id, or `last`.
     """
-    from headbay.client.cli.pages import page, tell_if_absent
+    from headbay.client.cli.pages import look_for, page
 
     address = page(workload)
-    if workload is not None and not tell_if_absent(workload):
-        return FAILED
+    if workload is not None:
+        look_for(workload)
     print(address)
     if open_:
         import webbrowser
