@@ -300,8 +300,10 @@ class Spool:
                 self._tombstones.write(found[1], int(found[2]))
             except OSError as error:  # A full disk. It is remembered until a restart.
                 log.warning("tombstone.unwritten", unit=entry.unit, error=str(error))
-        with contextlib.suppress(FileNotFoundError):  # Somebody was quicker, and wrong.
+        try:
             self._folders.discard(entry.folder)
+        except FileNotFoundError:
+            log.warning("entry.removed_by_somebody", unit=entry.unit)
 
     def quarantine(self, entry: Entry) -> Path:
         """Put an unreadable entry aside."""
