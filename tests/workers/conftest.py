@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from headbay.activities.artifacts import DirectoryStore
+from headbay.activities.executor import ExecutorSettings
 from headbay.activities.executor.null import NullExecutor
 from headbay.activities.places import Places
 from headbay.domain.exchange import NodeFacts
@@ -19,7 +20,8 @@ async def agent(tmp_path):
     spool = Spool(places.node("n"))
     spool.open()
     facts = NodeFacts(name="n", machine_id="m", boot_id="b", capacity={"cpu": 1000})
-    made = Agent(None, facts, places, spool, NullExecutor(), DirectoryStore(tmp_path / "a"))
+    executor = NullExecutor(ExecutorSettings(node="n", folder=tmp_path / "executor"))
+    made = Agent(None, facts, places, spool, executor, DirectoryStore(tmp_path / "a"))
     yield made
     await asyncio.to_thread(made.scribe.close)
     spool.close()

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from headbay.activities.artifacts import DirectoryStore
+from headbay.activities.executor import ExecutorSettings
+from headbay.activities.executor.null import NullExecutor
 from headbay.activities.places import NodePlaces
 from headbay.domain.attempt import LaunchSpec
 from headbay.domain.outcome import Isolation, Outcome
@@ -40,6 +42,7 @@ async def node(tmp_path):
         room=Room({}),
         isolation=Isolation.UNENFORCED,
         workspace=workspaces.of,
+        executor=NullExecutor(ExecutorSettings(node="n", folder=tmp_path / "executor")),
     )
     await asyncio.to_thread(scribe.close)
     spool.close()

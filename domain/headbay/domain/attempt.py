@@ -24,8 +24,9 @@ __all__ = [
     "Usage",
 ]
 
-LAUNCH_SPEC_VERSION = 1
-"""Nodes accept this version and the one before."""
+LAUNCH_SPEC_VERSION = 2
+"""Nodes accept this version and the one before. 2: ``user`` and ``cpu_limit``, which a node that
+does not know them would pass over."""
 
 INLINE_OUTPUT_BYTES = 2 * 1024
 """Outputs up to this size travel in history; larger ones by reference only."""
@@ -100,6 +101,8 @@ class LaunchSpec(Wire):
     inputs: dict[str, UpstreamRef] = {}
     artifacts: list[str] = []
     require: Literal["enforced"] | None = None
+    user: str | None = None
+    cpu_limit: int | None = None
     labels: dict[str, str] = {}
 
 

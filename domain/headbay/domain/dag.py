@@ -22,6 +22,18 @@ class Backoff(Wire):
     jitter_permille: int = 0
 
 
+class OomGrowth(Wire):
+    """More memory for the attempt that follows an OOM kill.
+
+    Attributes:
+        factor_permille: Of the memory of the attempt before.
+        max_bytes: Most that it grows to; None for no bound but what nodes have.
+    """
+
+    factor_permille: int = 2_000
+    max_bytes: int | None = None
+
+
 class RetryPolicy(Wire):
     """When a failed attempt is followed by another.
 
@@ -30,11 +42,13 @@ class RetryPolicy(Wire):
             preemption do not count against it.
         when: Outcome classes that are retried; None means every transient one that ``repeat``
             allows.
+        oom: How memory grows after an OOM kill; None: it does not.
     """
 
     max_attempts: int = 1
     backoff: Backoff = Backoff()
     when: list[str] | None = None
+    oom: OomGrowth | None = None
 
 
 class StepDef(Wire):
@@ -56,6 +70,8 @@ class StepDef(Wire):
         workdir: As in the document; relative to the workspace.
         require: "enforced" refuses nodes that cannot enforce limits.
         node_selector: Labels that the node must have.
+        cpu_limit: Thousandths of a CPU above which it is throttled; None: it is not.
+        user: User of the node that it runs as; None for the node's default.
     """
 
     name: str
@@ -77,6 +93,8 @@ class StepDef(Wire):
     workdir: str | None = None
     require: Literal["enforced"] | None = None
     node_selector: dict[str, str] = {}
+    cpu_limit: int | None = None
+    user: str | None = None
 
 
 class Edge(Wire):

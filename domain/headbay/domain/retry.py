@@ -3,12 +3,15 @@
 Exact integers only: the same inputs give the same decision and the same delay everywhere.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal
 
-from headbay.domain.dag import Backoff, RetryPolicy
+from headbay.domain.dag import Backoff, OomGrowth, RetryPolicy
 from headbay.domain.lifecycle import StateReason
 from headbay.domain.outcome import Outcome
+from headbay.domain.quantity import MAX_INTEGER
+from headbay.domain.resources import Resources
 from headbay.domain.wire import Wire
 
 __all__ = [
@@ -23,6 +26,7 @@ __all__ = [
     "after_attempt",
     "backoff_ms",
     "count",
+    "grown",
 ]
 
 NODE_FAULTS: Final = frozenset(
@@ -118,6 +122,20 @@ def backoff_ms(backoff: Backoff, retry: int, jitter_draw: int) -> int:
     grown: int = backoff.initial_ms * backoff.factor_permille ** (retry - 1) // 1_000 ** (retry - 1)
     base = min(backoff.max_ms, grown)
     return base + base * backoff.jitter_permille * jitter_draw // 1_000_000
+
+
+def grown(resources: Mapping[str, int], growth: OomGrowth | None, kills: int) -> Resources:
+    """What an attempt claims after its step was killed for its memory so many times.
+
+    Memory times the factor to the power of ``kills``, up to the bound; never less than before.
+    """
+    claim = dict(resources)
+    if growth is None or not kills or "memory" not in claim:
+        return claim
+    memory: int = claim["memory"] * growth.factor_permille**kills // 1_000**kills
+    bound = MAX_INTEGER if growth.max_bytes is None else growth.max_bytes
+    claim["memory"] = max(claim["memory"], min(memory, bound))
+    return claim
 
 
 def after_attempt(

@@ -3,9 +3,17 @@
 from headbay.activities.executor.port import (
     Capability,
     Executor,
+    ExecutorSettings,
     LaunchFailedError,
     Started,
     load_executor,
 )
 
-__all__ = ["Capability", "Executor", "LaunchFailedError", "Started", "load_executor"]
+__all__ = [
+    "Capability",
+    "Executor",
+    "ExecutorSettings",
+    "LaunchFailedError",
+    "Started",
+    "load_executor",
+]

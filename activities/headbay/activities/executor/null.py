@@ -2,12 +2,14 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from headbay.activities.executor.port import Capability, Started
+from headbay.activities.executor.port import Capability, ExecutorSettings, Started
 from headbay.activities.executor.records import write_new
 from headbay.activities.executor.shim.kernel import boot_id
+from headbay.domain.attempt import LaunchSpec
 from headbay.domain.outcome import Isolation
 
 __all__ = ["NullExecutor"]
@@ -16,13 +18,23 @@ __all__ = ["NullExecutor"]
 class NullExecutor:
     """Replaces only the launcher: spool, token, heartbeat and completion are the real ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: ExecutorSettings) -> None:  # noqa: ARG002
         self._directories: dict[int, Path] = {}
         self._numbers = 0
 
-    def prove(self) -> Capability:
+    async def prove(self) -> Capability:
         """Nothing to prove."""
         return Capability(Isolation.UNENFORCED, ("null executor: nothing is executed",))
+
+    def terms(self, spec: LaunchSpec) -> dict[str, Any]:  # noqa: ARG002
+        """No limits."""
+        return {}
+
+    def renewed(self, lease_ms: int, deadline_ns: int) -> None:
+        """Nothing runs."""
+
+    def present(self, sent_ns: int) -> None:
+        """Nothing runs."""
 
     async def spawn(self, directory: Path) -> Started:
         """Remember the attempt; ``ticks`` numbers it."""
@@ -45,6 +57,7 @@ class NullExecutor:
                 "exit_code": 0,
                 "signal": None,
                 "exec_failure": None,
+                "limit_failure": None,
                 "causes": [],
                 "ladder": [],
                 "leftovers_killed": False,
@@ -61,6 +74,10 @@ class NullExecutor:
     async def drop(self, started: Started) -> None:
         """Forget the attempt."""
         self._directories.pop(started.ticks, None)
+
+    async def sweep(self, known: Callable[[str], bool]) -> list[str]:  # noqa: ARG002
+        """Nothing runs."""
+        return []
 
     async def close(self) -> None:
         """Nothing to let go of."""

@@ -4,16 +4,24 @@ An executor starts payloads and says what it can promise about limits. Everythin
 token, lease, completion) is the node worker's, the same for all of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
+from headbay.domain.attempt import LaunchSpec
 from headbay.domain.errors import HeadbayError
 from headbay.domain.outcome import Isolation
 
-__all__ = ["Capability", "Executor", "LaunchFailedError", "Started", "load_executor"]
+__all__ = [
+    "Capability",
+    "Executor",
+    "ExecutorSettings",
+    "LaunchFailedError",
+    "Started",
+    "load_executor",
+]
 
 
 class LaunchFailedError(HeadbayError):
@@ -35,6 +43,23 @@ class Capability:
     reasons: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorSettings:
+    """What the node's operator says about execution.
+
+    Attributes:
+        node: The node's name.
+        folder: Where the executor may keep files of its own.
+        run_as: User of steps that name none; None for the worker's own.
+        allow_root_user: Whether a step may run as root.
+    """
+
+    node: str
+    folder: Path
+    run_as: str | None = None
+    allow_root_user: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Started:
     """A supervisor that waits to be told to go.
@@ -51,8 +76,20 @@ class Started:
 class Executor(Protocol):
     """Starts supervisors in two phases, so that nothing runs before its lease is acknowledged."""
 
-    def prove(self) -> Capability:
+    async def prove(self) -> Capability:
         """Find out what can be promised on this machine; raises HeadbayError if nothing can."""
+        ...
+
+    def terms(self, spec: LaunchSpec) -> dict[str, Any]:
+        """Limits and user of an attempt, for its order; raises HeadbayError if it has none."""
+        ...
+
+    def renewed(self, lease_ms: int, deadline_ns: int) -> None:
+        """Some lease of that class is good until then, by CLOCK_BOOTTIME."""
+        ...
+
+    def present(self, sent_ns: int) -> None:
+        """The node's own presence, sent then, was acknowledged: idle lease classes stay good."""
         ...
 
     async def spawn(self, directory: Path) -> Started:
@@ -67,12 +104,16 @@ class Executor(Protocol):
         """Let it leave without running anything."""
         ...
 
+    async def sweep(self, known: Callable[[str], bool]) -> list[str]:
+        """End what this executor has started and nobody knows; the names of those attempts."""
+        ...
+
     async def close(self) -> None:
         """Let go of everything; running payloads go on."""
         ...
 
 
-def load_executor(name: str) -> Executor:
+def load_executor(name: str, settings: ExecutorSettings) -> Executor:
     """The executor of that entry-point name.
 
     Raises:
@@ -81,5 +122,5 @@ def load_executor(name: str) -> Executor:
     found = {entry.name: entry for entry in entry_points(group="headbay.executors")}
     if name not in found:
         raise HeadbayError(f"no executor {name!r}; there are: {', '.join(sorted(found))}")
-    made: Executor = found[name].load()()
+    made: Executor = found[name].load()(settings)
     return made

@@ -1,11 +1,20 @@
 """Plain processes under a shim: no cgroup, so resources count for admission only."""
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from headbay.activities.executor.identity import BadUserError, identity_of
 from headbay.activities.executor.launcher import Launcher
-from headbay.activities.executor.port import Capability, LaunchFailedError, Started
+from headbay.activities.executor.port import (
+    Capability,
+    ExecutorSettings,
+    LaunchFailedError,
+    Started,
+)
+from headbay.domain.attempt import LaunchSpec
 from headbay.domain.outcome import Isolation
 
 __all__ = ["SHIM", "ProcessExecutor"]
@@ -17,20 +26,43 @@ SHIM = HERE / "shim" / "__main__.py"
 class ProcessExecutor:
     """Shims started by a launcher of their own."""
 
-    def __init__(self) -> None:
-        self._launcher = Launcher(HERE / "launcher_process.py", SHIM)
+    def __init__(self, settings: ExecutorSettings) -> None:
+        self._settings = settings
+        self._launcher = Launcher()
 
-    def prove(self) -> Capability:
+    async def prove(self) -> Capability:
         """Linux with pidfds and /proc is enough.
 
         Raises:
             LaunchFailedError: This is not such a machine.
         """
-        if sys.platform != "linux" or not Path("/proc/self/stat").exists():
+        if sys.platform != "linux" or not os.access("/proc/self/stat", os.R_OK):
             raise LaunchFailedError("the process executor needs Linux with /proc mounted")
         return Capability(
             Isolation.UNENFORCED, ("plain processes: nothing enforces cpu, memory and tasks",)
         )
+
+    def terms(self, spec: LaunchSpec) -> dict[str, Any]:
+        """The user of an attempt.
+
+        Raises:
+            BadUserError: It may not, or cannot, run as that user here.
+        """
+        name = spec.user or self._settings.run_as
+        if name is None:
+            return {}
+        user = identity_of(name, allow_root=self._settings.allow_root_user or os.getuid() == 0)
+        if user["uid"] == os.getuid():
+            return {}
+        if os.getuid() != 0:
+            raise BadUserError(f"this node runs as {os.getuid()} and cannot become {name!r}")
+        return {"user": user}
+
+    def renewed(self, lease_ms: int, deadline_ns: int) -> None:
+        """Shims alone enforce leases here."""
+
+    def present(self, sent_ns: int) -> None:
+        """Shims alone enforce leases here."""
 
     async def spawn(self, directory: Path) -> Started:
         """Start a shim that waits."""
@@ -43,6 +75,10 @@ class ProcessExecutor:
     async def drop(self, started: Started) -> None:
         """Let the shim leave."""
         await self._launcher.drop(started)
+
+    async def sweep(self, known: Callable[[str], bool]) -> list[str]:  # noqa: ARG002
+        """Nothing but markers in environments tells whose a process is, and the worker looks."""
+        return []
 
     async def close(self) -> None:
         """End the launcher."""

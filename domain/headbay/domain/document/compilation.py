@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headbay.domain.dag import Backoff, DagDef, Edge, RetryPolicy, StepDef
+from headbay.domain.dag import Backoff, DagDef, Edge, OomGrowth, RetryPolicy, StepDef
 from headbay.domain.document.expansion import combinations, task_names
 from headbay.domain.document.model import Document
 from headbay.domain.document.resources import DEFAULT_CLAIM
@@ -81,6 +81,8 @@ def _compile_step(step: Step, defaults: StepSettings) -> list[StepDef]:
         "artifacts": _setting(step, defaults, "artifacts", []),
         "workdir": _setting(step, defaults, "workdir"),
         "require": _setting(step, defaults, "require"),
+        "user": _setting(step, defaults, "user"),
+        "cpu_limit": _cpu_limit(step, defaults),
     }
     if step.matrix is None:
         return [StepDef(name=step.name, env=plain, secrets=secrets, **common)]
@@ -127,6 +129,13 @@ def _claim(step: Step, defaults: StepSettings) -> dict[str, int]:
     return DEFAULT_CLAIM | given | own
 
 
+def _cpu_limit(step: Step, defaults: StepSettings) -> int | None:
+    for settings in (step, defaults):
+        if settings.resources and settings.resources.cpu_limit is not None:
+            return settings.resources.cpu_limit
+    return None
+
+
 def _node_selector(step: Step, defaults: StepSettings) -> Mapping[str, str]:
     for settings in (step, defaults):
         if settings.placement and settings.placement.node_selector is not None:
@@ -148,8 +157,15 @@ def _retry(own: RetryRule | None, default: RetryRule | None) -> RetryPolicy:
             max_ms=max(initial, fallback.max_ms) if backoff.max is None else backoff.max,
             jitter_permille=fallback.jitter_permille if backoff.jitter is None else backoff.jitter,
         )
+    oom = next((r.oom for r in rules if r.oom is not None), None)
+    growth = OomGrowth()
     return RetryPolicy(
         max_attempts=attempts,
         backoff=fallback,
         when=None if when is None else [str(outcome) for outcome in when],
+        oom=None
+        if oom is None
+        else OomGrowth(
+            factor_permille=oom.memory_factor or growth.factor_permille, max_bytes=oom.max_memory
+        ),
     )

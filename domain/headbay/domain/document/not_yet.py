@@ -8,13 +8,11 @@ from headbay.domain.document.problem import Fault, Path
 __all__ = ["check_supported", "unsupported_fields"]
 
 _TOP: Final = ("deadline", "maxDuration", "budget", "dynamic")
-_SETTINGS: Final = ("condition", "approval", "output", "user", "disconnect")
+_SETTINGS: Final = ("condition", "approval", "output", "disconnect")
 _STEP: Final = ("array", "gang")
 _WITHIN: Final = (
-    ("resources", "cpuLimit"),
     ("resources", "gpu"),
     ("resources", "exclusive"),
-    ("retry", "oom"),
     ("placement", "tolerations"),
     ("placement", "affinity"),
     ("placement", "strategy"),
@@ -42,7 +40,6 @@ def unsupported_fields() -> dict[str, tuple[str, ...]]:
         model: tuple(inner for outer, inner in _WITHIN if outer == field)
         for field, model in (
             ("resources", "ResourceClaim"),
-            ("retry", "RetryRule"),
             ("placement", "Placement"),
         )
     }

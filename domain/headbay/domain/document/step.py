@@ -24,6 +24,7 @@ from headbay.domain.document.types import (
     Span,
     StepText,
     Strict,
+    UserName,
 )
 from headbay.domain.outcome import Outcome
 
@@ -237,7 +238,9 @@ class StepSettings(Strict):
     ] = None
     env: Annotated[dict[EnvName, EnvValue] | None, Field(max_length=256)] = None
     workdir: PathText | None = None
-    user: Prose | None = None
+    user: Annotated[
+        UserName | None, Field(description="User of the node that it runs as; the node's default.")
+    ] = None
     placement: Placement | None = None
     lease: Annotated[
         Lease | None, Field(description="How long it may run on while cut off from the server.")

@@ -53,6 +53,7 @@ __all__ = [
     "Span",
     "StepText",
     "Strict",
+    "UserName",
     "WorkloadText",
 ]
 
@@ -172,6 +173,14 @@ SecretName = Annotated[
         "a secret's name",
         "use letters, digits, and inner dots, dashes and underscores",
         re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?"),
+    ),
+]
+UserName = Annotated[
+    str,
+    Shape(
+        "a user's name",
+        "write a user of the node, by name or by number",
+        re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?|[0-9]{1,10}"),
     ),
 ]
 ResourceName = Annotated[

@@ -2,6 +2,8 @@
 
 from headbay.domain.attempt import LaunchSpec, UpstreamRef
 from headbay.domain.exchange import Grant, StepRequest
+from headbay.domain.outcome import Outcome
+from headbay.domain.retry import grown
 from headbay.domain.workload.books import Books
 from headbay.domain.workload.records import StepRecord
 
@@ -11,10 +13,13 @@ __all__ = ["launch_spec", "step_request"]
 def step_request(books: Books, step: StepRecord, attempt: int) -> StepRequest:
     """The claim for one attempt."""
     dag, definition = books.dag, step.definition
+    killed = sum(
+        one.result is not None and one.result.outcome is Outcome.OOM_KILLED for one in step.attempts
+    )
     return StepRequest(
         step=step.name,
         attempt=attempt,
-        resources=definition.resources,
+        resources=grown(definition.resources, definition.retry.oom, killed),
         queue=dag.queue,
         priority=dag.priority,
         submitted_ms=books.submitted_ms,
@@ -54,6 +59,8 @@ def launch_spec(books: Books, step: StepRecord, grant: Grant) -> LaunchSpec:
         },
         artifacts=definition.artifacts,
         require=definition.require,
+        user=definition.user,
+        cpu_limit=definition.cpu_limit,
         labels=dag.labels,
     )
 

@@ -16,8 +16,8 @@ import uvloop
 from temporalio.worker import Worker
 
 from headbay.activities.artifacts import DirectoryStore
-from headbay.activities.executor import load_executor
-from headbay.activities.places import Places
+from headbay.activities.executor import ExecutorSettings, load_executor
+from headbay.activities.places import Places, private
 from headbay.domain.errors import HeadbayError
 from headbay.domain.quantity import QuantityError, parse_cpu, parse_memory
 from headbay.workers.connection import connect
@@ -55,6 +55,15 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--label", action="append", default=[], metavar="KEY=VALUE")
     options.add_argument("--executor", default="process", help="default: %(default)s")
+    options.add_argument(
+        "--run-as",
+        metavar="USER",
+        help="user of steps that name none (default: nobody under the systemd executor, else the "
+        "worker's own)",
+    )
+    options.add_argument(
+        "--allow-root-user", action="store_true", help="let steps run as root if they ask to"
+    )
     options.add_argument("--state", type=Path, help="state directory (default: $HEADBAY_STATE)")
     options.add_argument(
         "--artifacts",
@@ -112,8 +121,14 @@ async def serve(options: argparse.Namespace) -> int:
     places = Places(options.state.absolute()) if options.state else Places.find(os.environ)
     spool = Spool(places.node(options.name))
     spool.open()
-    executor = load_executor(options.executor)
-    capability = executor.prove()
+    settings = ExecutorSettings(
+        node=options.name,
+        folder=private(spool.places.root / "executor"),
+        run_as=options.run_as,
+        allow_root_user=options.allow_root_user,
+    )
+    executor = load_executor(options.executor, settings)
+    capability = await executor.prove()
     facts = facts_of(
         options.name,
         options.pool,

@@ -22,6 +22,7 @@ from headbay.activities.executor.shim.family import Family
 from headbay.activities.executor.shim.kernel import boottime_ns, start_ticks
 from headbay.activities.places import Places
 from headbay.domain.attempt import AttemptResult, LaunchSpec, StopOrder
+from headbay.domain.errors import HeadbayError
 from headbay.domain.exchange import Inventory, NodeFacts, PresenceOrder
 from headbay.domain.ids import node_queue
 from headbay.domain.lease import heartbeat_interval_ms
@@ -155,9 +156,9 @@ class Agent:
 
     async def _put_aside(self, entry: Entry, error: Exception) -> None:
         """Quarantine one unreadable entry, alone; what it may have started is killed first."""
-        gone = await asyncio.to_thread(adoption.kill_rest, entry, None)
+        rest = await asyncio.to_thread(adoption.kill_rest, entry, None)
         aside = self.spool.quarantine(entry)
-        log.error("spool.quarantined", to=str(aside), error=str(error), all_killed=gone)
+        log.error("spool.quarantined", to=str(aside), error=str(error), all_killed=rest.complete)
 
     def inventory_now(self) -> Inventory:
         """What is not proven gone, and whose end is not told yet."""
@@ -320,6 +321,7 @@ class Agent:
             try:
                 await self.wire.heartbeat(token, {"live": len(self._attempts)})
                 self._presence_ns = max(self._presence_ns, sent)
+                self.executor.present(sent)
             except TokenGoneError:
                 log.warning("presence.gone", epoch=self.epoch)
                 self.presence_lost.set()
@@ -338,13 +340,18 @@ class Agent:
         while True:
             try:
                 await asyncio.to_thread(self._sweep)
+                for unit in await self.executor.sweep(self._is_known):
+                    log.warning("orphan.scope_killed", unit=unit)
                 if time.monotonic() - pruned >= PRUNE_EVERY_S:
                     pruned = time.monotonic()
                     live = {attempt.spec.workload for attempt in self._attempts.values()}
                     await asyncio.to_thread(self.spool.prune, live)
-            except OSError:
+            except (OSError, HeadbayError):
                 log.exception("sweep.failed")
             await asyncio.sleep(SWEEP_EVERY_S)
+
+    def _is_known(self, unit: str) -> bool:
+        return unit in self._attempts or self.spool.find(unit) is not None
 
     def _sweep(self) -> None:
         mine = f"HEADBAY_SPOOL={self.spool.places.spool}\0".encode()

@@ -38,6 +38,10 @@ class Kept(Protocol):
     phase: str
     shim: Started | None
 
+    def renewed(self, deadline_ns: int) -> None:
+        """Its lease was renewed until then, by CLOCK_BOOTTIME."""
+        ...
+
     def presence_age_ms(self) -> int:
         """How long ago the node's own presence was last acknowledged."""
         ...
@@ -94,6 +98,7 @@ class Keeper:
         if attempt.presence_age_ms() < ttl and self._supervised():
             deadline = deadline_ns(sent, ttl, margin_ms(ttl))
             attempt.entry.set_lease(attempt.spec.fence, deadline)
+            attempt.renewed(deadline)
             self.deadline_ns = deadline
             self.leased.set()
         if beat.cancel_requested:

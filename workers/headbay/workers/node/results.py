@@ -1,12 +1,13 @@
 """From a shim's exit record, or its absence, to an AttemptResult."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from headbay.activities.executor.shim.kernel import boot_id
 from headbay.domain.attempt import AttemptResult, LaunchSpec, LogRef, Usage
 from headbay.domain.classify import EndFacts, classify, flags
 from headbay.domain.outcome import Flag, Isolation, Outcome
-from headbay.domain.quantity import show_duration
+from headbay.domain.quantity import show_duration, show_memory
 
 __all__ = ["from_exit", "without_exit"]
 
@@ -22,14 +23,21 @@ def from_exit(
     """The result that an exit record proves."""
     failure = record["exec_failure"]
     causes = set(record["causes"])
+    limit_failure = record.get("limit_failure")
+    began = failure is None and limit_failure is None
     facts = EndFacts(
+        limit_failed=limit_failure is not None,
         exec_failed=failure is not None,
         lease_lost="lease_lost" in causes,
         cancelled="cancelled" in causes,
-        preempted="preempted" in causes,
+        preempted=bool({"preempted", "stopped"} & causes),
         timed_out="timed_out" in causes,
         exit_code=record["exit_code"],
         signal=record["signal"],
+        oom=record.get("oom"),
+        oom_kill=record.get("oom_kill"),
+        oom_group_kill=record.get("oom_group_kill"),
+        pids_limit_hit=bool(record.get("pids_refused")),
         leftovers_killed=record["leftovers_killed"],
         kill_incomplete=record["kill_incomplete"],
         log_truncated=record["log_kept_bytes"] < record["log_seen_bytes"],
@@ -39,21 +47,14 @@ def from_exit(
         **_identity(spec),
         boot_id=record["boot_id"],
         outcome=outcome,
-        exit_code=record["exit_code"] if failure is None else None,
+        exit_code=record["exit_code"] if began else None,
         signal=record["signal"],
-        message=_message(outcome, record, spec.timeout_ms),
+        message=_message(outcome, record, spec),
         flags=flags(facts),
-        began=failure is None,
+        began=began,
         started_ms=record["started_ms"],
         ended_ms=record["ended_ms"],
-        usage=Usage(
-            wall_ms=record["wall_ms"],
-            cpu_user_us=record.get("cpu_user_us"),
-            cpu_system_us=record.get("cpu_system_us"),
-            memory_peak_bytes=record.get("memory_peak_bytes"),
-            io_read_bytes=record.get("io_read_bytes"),
-            io_write_bytes=record.get("io_write_bytes"),
-        ),
+        usage=_usage(record, record["wall_ms"]),
         log=LogRef(
             path=log_path,
             seen_bytes=record["log_seen_bytes"],
@@ -71,6 +72,7 @@ def without_exit(
     *,
     began: bool = False,
     kill_incomplete: bool = False,
+    account: Mapping[str, Any] | None = None,
 ) -> AttemptResult:
     """A result without an exit record: what could be proven instead."""
     return AttemptResult(
@@ -80,13 +82,30 @@ def without_exit(
         message=why,
         flags=[Flag.KILL_INCOMPLETE] if kill_incomplete else [],
         began=began,
+        usage=_usage(account or {}, None),
         isolation=isolation,
     )
 
 
-def _message(outcome: Outcome, record: dict[str, Any], timeout_ms: int | None) -> str:
+def _usage(record: Mapping[str, Any], wall_ms: int | None) -> Usage:
+    """What was measured; the rest is None."""
+    measured = {name: record[name] for name in Usage.model_fields if name in record}
+    return Usage(**(measured | {"wall_ms": wall_ms}))
+
+
+def _message(  # noqa: PLR0911 - one return an outcome
+    outcome: Outcome, record: dict[str, Any], spec: LaunchSpec
+) -> str:
     failure = record["exec_failure"]
     match outcome:
+        case Outcome.LIMIT_NOT_APPLIED:
+            return f"a limit could not be kept, so nothing was started: {record['limit_failure']}"
+        case Outcome.OOM_KILLED:
+            return f"killed: it needed more than its {show_memory(spec.resources['memory'])}"
+        case Outcome.OOM_NODE:
+            return "killed for the memory of its node, within its own limit"
+        case Outcome.PREEMPTED if "stopped" in record["causes"]:
+            return "its scope was stopped on the node, by its operator or by a shutdown"
         case Outcome.EXEC_FAILED:
             return f"could not {failure['where']}: {failure['why']}"
         case Outcome.FAILED:
@@ -94,7 +113,7 @@ def _message(outcome: Outcome, record: dict[str, Any], timeout_ms: int | None) -
         case Outcome.SIGNALED:
             return f"killed by signal {record['signal']}, which Headbay did not send"
         case Outcome.TIMED_OUT:
-            return f"killed after its timeout of {show_duration(timeout_ms or 0)}"
+            return f"killed after its timeout of {show_duration(spec.timeout_ms or 0)}"
         case Outcome.LEASE_LOST:
             return "killed: its lease ran out, or its activity was closed"
         case _:

@@ -21,6 +21,7 @@ from headbay.activities.executor.records import CorruptRecordError
 from headbay.activities.executor.shim.family import KILL_WITHIN_S
 from headbay.activities.executor.shim.kernel import boottime_ns, process_stat, send_signal
 from headbay.domain.attempt import AttemptResult, LaunchSpec
+from headbay.domain.errors import HeadbayError
 from headbay.domain.exchange import Grant
 from headbay.domain.outcome import Isolation, Outcome
 from headbay.workers.node import adoption
@@ -92,6 +93,7 @@ class Attempt:
         self._ordered = False
         self._buried = False
         self._unprepared: PreparationError | None = None
+        self._terms: dict[str, Any] = {}
         self._lost = False
         self._stop_reason: str | None = None
         self._stopped_ns: int | None = None
@@ -128,6 +130,10 @@ class Attempt:
             return self.entry.read("begin.json") is not None
         except CorruptRecordError:
             return True
+
+    def renewed(self, deadline_ns: int) -> None:
+        """Its lease was renewed until then."""
+        self._node.executor.renewed(self.spec.lease_ms, deadline_ns)
 
     def presence_age_ms(self) -> int:
         """How long ago the node's own presence was last acknowledged."""
@@ -235,6 +241,11 @@ class Attempt:
         Raises:
             OSError: It is not.
         """
+        try:
+            self._terms = self._node.executor.terms(self.spec)
+        except HeadbayError as error:
+            self._unprepared = PreparationError(str(error))
+        self._workspace.belongs_to(self._terms.get("user"))
         launch = {
             "nonce": self._nonce,
             "fence": self.spec.fence,
@@ -242,6 +253,7 @@ class Attempt:
             "timeout_ms": self.spec.timeout_ms,
             "grace_ms": self.spec.grace_ms,
             **self._workspace.describe(),
+            **self._terms,
         }
         try:
             await self._node.scribe.write(lambda: self._write_order(launch))
@@ -253,7 +265,7 @@ class Attempt:
     def _write_order(self, launch: dict[str, Any]) -> list[int]:
         descriptors = self._node.spool.create(self.entry, self.spec, self.token, launch)
         self._ordered = True
-        if self._workspace.quick:
+        if self._workspace.quick and self._unprepared is None:
             try:
                 self._workspace.prepare()
             except PreparationError as error:
@@ -269,10 +281,10 @@ class Attempt:
         return []
 
     async def _prepare(self) -> None:
+        if self._unprepared is not None:
+            raise self._unprepared
         if not self._workspace.quick:
             await asyncio.to_thread(self._workspace.prepare)
-        elif self._unprepared is not None:
-            raise self._unprepared
 
     async def _start(self, values: dict[str, str]) -> None:
         """Spawn a shim, remember it, and only then let it go."""
@@ -375,7 +387,11 @@ class Attempt:
         self._over()
         if proof.exit is None:
             return self._no_exit(
-                proof.outcome, proof.why, began=proof.began, kill_incomplete=proof.kill_incomplete
+                proof.outcome,
+                proof.why,
+                began=proof.began,
+                kill_incomplete=proof.kill_incomplete,
+                account=proof.account,
             )
         result = from_exit(self.spec, proof.exit, self._node.isolation, self._log_path())
         if result.outcome is not Outcome.SUCCEEDED or not self._workspace.left_something():

@@ -115,6 +115,14 @@ class Workspaces:
         self.passed = {name: os.environ[name] for name in PASSED if name in os.environ}
         self.passed.setdefault("PATH", FALLBACK_PATH)
 
+    def let_through(self) -> None:
+        """Let other users reach their workspaces below this folder, and look at nothing else."""
+        work = self.places.work
+        for folder in (work, work.parent, work.parent.parent, work.parent.parent.parent):
+            mode = folder.stat().st_mode & 0o7777
+            if mode & 0o011 != 0o011:
+                folder.chmod(mode | 0o011)
+
     def open(self) -> None:
         """Clean up what a former worker gave up."""
         private(self.places.work)
@@ -145,6 +153,21 @@ class Workspace:
         self.output_file = node.work / f"{unit}.output.json"
         self.inputs_file = self._own_inputs if spec.inputs else among.no_inputs.file
         self.quick = self._private and not (spec.inputs or spec.workdir or spec.base_dir)
+        self._user: dict[str, Any] | None = None
+
+    def belongs_to(self, user: dict[str, Any] | None) -> None:
+        """The payload runs as another user than the worker; None if it does not.
+
+        Its output gets a folder of its own then, since it may write nowhere else.
+        """
+        self._user = user
+        if user is not None:
+            self.quick = False
+            self.output_file = self._outbox / "output.json"
+
+    @property
+    def _outbox(self) -> Path:
+        return self._among.places.work / f"{self._unit}.outbox"
 
     @property
     def _own_inputs(self) -> Path:
@@ -189,11 +212,36 @@ class Workspace:
             else:
                 private(self.root)
                 os.utime(self.root)  # It is kept while it is used.
+            self._hand_over()
             if self._spec.workdir and relative:
-                cwd.mkdir(parents=True, exist_ok=True)
+                self._make_below(cwd)
             self._inputs()
         except (HeadbayError, OSError) as error:
             raise PreparationError(f"could not prepare the step's folder: {error}") from error
+
+    def _hand_over(self) -> None:
+        """Give its folders to the payload's user, and the right to reach them."""
+        user = self._user
+        if user is None:
+            return
+        self._among.let_through()
+        self._outbox.mkdir(mode=0o700)
+        for folder in (self.root, self._outbox):
+            owner = folder.stat().st_uid
+            if owner not in (os.geteuid(), user["uid"]):
+                raise PreparationError(
+                    f"the shared workspace belongs to user {owner} and this step runs as "
+                    f"{user['name']!r}: let all its steps run as one user"
+                )
+            os.chown(folder, user["uid"], user["gid"])
+
+    def _make_below(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._user is not None:
+            for part in (folder, *folder.parents):
+                if part == self.root:
+                    break
+                os.chown(part, self._user["uid"], self._user["gid"], follow_symlinks=False)
 
     def _inputs(self) -> None:
         if not self._spec.inputs:
@@ -220,6 +268,8 @@ class Workspace:
         draft = self._drafts / step
         self._store.materialise(self._store.manifest(manifest), draft)
         private(target.parent)
+        if self._user is not None:
+            target.parent.chmod(0o755)
         try:
             draft.rename(target)
         except OSError as error:
@@ -230,6 +280,7 @@ class Workspace:
         spec = self._spec
         return (
             self._among.passed
+            | self._login()
             | spec.env
             | {
                 "HEADBAY_WORKLOAD": spec.workload,
@@ -245,6 +296,13 @@ class Workspace:
                 "HEADBAY_WORKSPACE": str(self.root),
             }
         )
+
+    def _login(self) -> dict[str, str]:
+        user = self._user
+        if user is None:
+            return {}
+        names = {"USER": user["name"], "LOGNAME": user["name"]}
+        return names | {"HOME": user["home"], "SHELL": user["shell"]}
 
     def left_something(self) -> bool:
         """Whether there is anything to keep."""
@@ -303,7 +361,7 @@ class Workspace:
         Returns:
             Whether nothing is left to `remove`.
         """
-        clean = not self._spec.inputs
+        clean = not self._spec.inputs and self._user is None
         try:
             self.output_file.unlink()
         except FileNotFoundError:
@@ -319,7 +377,7 @@ class Workspace:
 
     def remove(self) -> None:
         """Remove what belongs to this attempt alone; a shared workspace stays for its siblings."""
-        own = (self.root, self._drafts, self._own_inputs, self.output_file)
+        own = (self.root, self._drafts, self._own_inputs, self.output_file, self._outbox)
         for path in own if self._private else own[1:]:
             try:
                 _remove(path)

@@ -58,10 +58,11 @@ def main(directory: str, gate: int) -> int:
         return EXIT_FORBIDDEN
     reserve(directory, "exit.json")
     supervision = Supervision(directory, launch, ladder)
-    supervision.begin(secrets, oom)
+    begun = supervision.begin(secrets, oom)
     del secrets
     try:
-        supervision.run()
+        if begun:
+            supervision.run()
     except BaseException:
         supervision.abandon()
         raise

@@ -74,6 +74,10 @@ class Ladder:
             term = self._add(reason, now, grace) or term
         return term
 
+    def stopped(self, now: int) -> None:
+        """Somebody else has sent TERM to all of it: only the grace and the kill are left to do."""
+        self._add("stopped", now, self._grace_ns)
+
     def next_ns(self, started_ns: int) -> int:
         """The next instant at which something is due."""
         due = [self._lease.deadline_ns]

@@ -5,7 +5,7 @@ import os
 import resource
 import signal
 
-from .kernel import PR_SET_NO_NEW_PRIVS, prctl, protect_from_oom
+from .kernel import PR_SET_NO_NEW_PRIVS, forbid_cgroup_writes, prctl, protect_from_oom
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # costs milliseconds at every start
@@ -15,6 +15,8 @@ __all__ = ["EXIT_NEVER", "Payload"]
 
 EXIT_NEVER = 75
 EXIT_NOT_EXECUTED = 127
+OPEN_FILES = 1024
+"""What a login gives: more would break select(2), and what closes all that it may have open."""
 SHOWN = 500
 """Characters of a name in a message, which must fit into one read of a pipe."""
 
@@ -74,8 +76,15 @@ def _become(
         os.dup2(out_write, 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if oom is not None:
-            protect_from_oom(oom)
+            protect_from_oom(str(max(0, int(oom))))  # A node's protection is not the payload's.
         os.umask(0o022)
+        if launch.get("scope") is not None and os.getuid() == 0:
+            where = "make the control groups read-only"
+            forbid_cgroup_writes()
+        user = launch.get("user")
+        if user is not None:
+            where = f"become {user['name'][:SHOWN]}"
+            _become_user(user)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
         where = f"chdir to {launch['cwd'][:SHOWN]}"
         os.chdir(launch["cwd"])
@@ -90,6 +99,16 @@ def _become(
         record = {"errno": 0, "where": where, "why": str(error)}
     os.write(error_write, json.dumps(record).encode())
     os._exit(EXIT_NOT_EXECUTED)
+
+
+def _become_user(user: "dict[str, Any]") -> None:
+    """Give up every privilege for good: groups first, while that is still allowed."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    os.setgroups(user["groups"])
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])
 
 
 def _reset_signals() -> None:

@@ -6,6 +6,7 @@ import resource
 import select
 import signal
 
+from .cgroup import Cgroup, LimitError, divide
 from .family import Family
 from .files import write_durably
 from .kernel import boot_id, boottime_ns, now_ms, start_ticks
@@ -37,11 +38,16 @@ class Supervision:
         self._log = Log(os.path.join(directory, "out.log"), launch["log_cap_bytes"])
         me = os.getpid()
         self._me = (me, start_ticks(me) or 0)
-        self._family = Family(launch["unit"], shim=self._me)
+        self._cell: Cgroup | None = None
+        self._family: Cgroup | Family = Family(launch["unit"], shim=self._me)
         self._wake = _wakeups()
+        self._stopped = False
+        if launch.get("scope") is not None:
+            signal.signal(signal.SIGTERM, self._hear_stop)
         self._look_at = 0
         self._payload: Payload | None = None
         self._failure = b""
+        self._limit_failure: str | None = None
         self._childless = False
         self._main_status: int | None = None
         self._leftovers = False
@@ -50,14 +56,21 @@ class Supervision:
         self._started_ms = 0
         self._ended_ns: int | None = None
 
-    def begin(self, secrets: "dict[str, str]", oom: "str | None") -> None:
-        """Fork the payload, say so durably, and only then let it execute."""
-        payload = self._payload = Payload(self._launch, secrets, oom)
+    def begin(self, secrets: "dict[str, str]", oom: "str | None") -> bool:
+        """Fork the payload, say so durably, and only then let it execute.
+
+        Returns:
+            Whether there is anything to supervise: nothing runs under a limit that is not kept.
+        """
         self._started_ns = boottime_ns()
         self._started_ms = now_ms()
+        if not self._enter(secrets, oom) or self._payload is None:
+            return False
+        payload = self._payload
         record = self._identity() | {
             "shim": list(self._me),
             "main": [payload.pid, start_ticks(payload.pid)],
+            "cgroup": None if self._cell is None else self._cell.path,
             "started_ms": self._started_ms,
             "boottime_ns": self._started_ns,
         }
@@ -66,6 +79,23 @@ class Supervision:
             payload.withhold()  # The disk took its time.
         else:
             payload.go()
+        return True
+
+    def _enter(self, secrets: "dict[str, str]", oom: "str | None") -> bool:
+        """Apply the limits and fork the payload below them; False if one of them is not kept."""
+        scope = self._launch.get("scope")
+        try:
+            if scope is not None:
+                self._cell = self._family = divide(self._launch["unit"], scope)
+            self._payload = Payload(self._launch, secrets, oom)
+            if self._cell is not None:
+                self._cell.take(self._payload.pid)
+        except LimitError as error:
+            self._limit_failure = str(error)
+            if self._payload is not None:
+                self._payload.withhold()
+            return False
+        return True
 
     def _identity(self) -> "dict[str, Any]":
         return {
@@ -106,11 +136,18 @@ class Supervision:
         now = boottime_ns()
         if now < self._look_at:
             return
+        if self._stopped:
+            self._ladder.stopped(now)
         if self._ladder.look(now, self._started_ns):
             self._family.signal(signal.SIGTERM)
             self._family.signal(signal.SIGCONT)
             self._ladder.note(now, "TERM")
         self._look_at = min(now + POLL_NS, self._ladder.next_ns(self._started_ns))
+
+    def _hear_stop(self, *_: object) -> None:
+        """The service manager stops the scope, and has sent TERM to all of it."""
+        self._stopped = True
+        self._look_at = 0
 
     def _is_over(self) -> bool:
         if self._ladder.kill_at is None:
@@ -188,14 +225,16 @@ class Supervision:
     def finish(self) -> None:
         """Write the exit record; it is durable before this process leaves."""
         self._log.close()
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         status = self._main_status
+        if self._stopped and (status is None or os.WIFSIGNALED(status)):
+            self._ladder.stopped(boottime_ns())
         ended = boottime_ns() if self._ended_ns is None else self._ended_ns
         exit_code = number = None
         if status is not None:
             exit_code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
             number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
         record = self._identity() | {
+            "limit_failure": self._limit_failure,
             "raw_status": status,
             "exit_code": exit_code,
             "signal": number,
@@ -208,16 +247,25 @@ class Supervision:
             "ended_ms": self._started_ms + (ended - self._started_ns) // 1_000_000,
             "wall_ms": (ended - self._started_ns) // 1_000_000,
             "boottime_ns": ended,
+            "log_seen_bytes": self._log.seen,
+            "log_kept_bytes": self._log.kept,
+            "log_errno": self._log.failed,
+            **self._measured(),
+        }
+        write_durably(self._directory, "exit.json", record)
+
+    def _measured(self) -> "dict[str, Any]":
+        """What the payload used: by its cgroup, else by what the kernel tells of dead children."""
+        if self._cell is not None:
+            return self._cell.account()
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return {
             "cpu_user_us": int(usage.ru_utime * 1_000_000),
             "cpu_system_us": int(usage.ru_stime * 1_000_000),
             "memory_peak_bytes": usage.ru_maxrss * 1024,
             "io_read_bytes": usage.ru_inblock * 512,
             "io_write_bytes": usage.ru_oublock * 512,
-            "log_seen_bytes": self._log.seen,
-            "log_kept_bytes": self._log.kept,
-            "log_errno": self._log.failed,
         }
-        write_durably(self._directory, "exit.json", record)
 
 
 def _wakeups() -> int:
