@@ -258,6 +258,7 @@ def test_the_default_lease_in_figures():
         ({"signal": 9, "oom": 0, "oom_kill": 1}, "OOM_NODE"),
         ({"signal": 9, "oom": 1, "oom_kill": 0}, "SIGNALED"),
         ({"exit_code": 0, "oom": 1, "oom_kill": 1}, "SUCCEEDED"),
+        ({"exit_code": 0, "oom": 1, "oom_kill": 1, "oom_group_kill": 1}, "SUCCEEDED"),
         ({"timed_out": True, "signal": 15}, "TIMED_OUT"),
         ({"timed_out": True, "exit_code": 0}, "TIMED_OUT"),
         ({"cancelled": True, "timed_out": True, "signal": 9}, "CANCELLED"),

@@ -106,6 +106,7 @@ class Cluster:
 
     root: Path
     port: int = field(default_factory=free_port)
+    ip: str = "127.0.0.1"
     ledger: str = ""
     client: Client | None = None
     parts: dict[str, Part] = field(default_factory=dict)
@@ -131,7 +132,7 @@ class Cluster:
     async def start_server(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
         command = [str(BIN / "temporal"), "server", "start-dev", "--headless"]
-        command += ["--ip", "127.0.0.1", "--port", str(self.port), "--log-level", "error"]
+        command += ["--ip", self.ip, "--port", str(self.port), "--log-level", "error"]
         command += ["--db-filename", str(self.root / "temporal.db")]
         command += ["--sqlite-pragma", "journal_mode=wal"]
         self.add("server", command)

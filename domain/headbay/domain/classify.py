@@ -64,7 +64,9 @@ def classify(facts: EndFacts) -> Outcome:
         if holds:
             return outcome
     killed = facts.signal == _SIGKILL and bool(facts.oom_kill)
-    if facts.oom and (facts.oom_group_kill or killed):
+    # A main process that ended well outlived the kill: it was spared, or done before.
+    fell = facts.exit_code != 0 and bool(facts.oom_group_kill)
+    if facts.oom and (killed or fell):
         return Outcome.OOM_KILLED
     if killed and facts.oom == 0:
         return Outcome.OOM_NODE
