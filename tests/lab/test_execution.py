@@ -74,7 +74,7 @@ async def test_two_nodes_run_a_workload_in_scopes_with_exactly_its_limits(lab, c
         assert (shim, own) == ("1", "0"), name
     go.touch()
     status = await cluster.ended("fan")
-    assert status["state"] == "SUCCEEDED", json.dumps(status, indent=1)
+    assert status["status"] == "SUCCEEDED", json.dumps(status, indent=1)
     ends = {step["name"]: step["attempts"][-1] for step in status["steps"]}
     assert {ends[f"test-{n}"]["node"] for n in range(1, 5)} == {m.name for m in machines}
     for end in ends.values():
@@ -127,7 +127,7 @@ async def test_memory_beyond_the_limit_kills_that_step_alone_and_grows_with_retr
             ]
         },
     )
-    assert status["state"] == "SUCCEEDED", status
+    assert status["status"] == "SUCCEEDED", status
     first, second = next(s for s in status["steps"] if s["name"] == "s")["attempts"]
     assert (first["outcome"], first["flags"]) == ("OOM_KILLED", ["oom_observed"])
     assert first["usage"]["memory_peak_bytes"] >= 63 * MIB

@@ -122,7 +122,7 @@ class LabCluster(Cluster):
 
         async def final() -> Any:
             status = await self.status(workload)
-            return status if status and status["state"] in FINAL else None
+            return status if status and status["status"] in FINAL else None
 
         return dict(await until(final, seconds, f"{workload} ended"))
 

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+import warnings  # noqa: F401 - os.execvpe imports it, and a payload's user may not read it
 
 from .kernel import PR_SET_NO_NEW_PRIVS, forbid_cgroup_writes, prctl, protect_from_oom
 
