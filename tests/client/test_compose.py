@@ -1,6 +1,7 @@
 """The production-shaped cluster of docker-compose.yml, checked without a container engine."""
 
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -160,6 +161,29 @@ def test_the_schema_script_asks_for_both_databases_in_order(tmp_path):
         for database in ("temporal", "temporal_visibility")
         for word in ("create", "setup-schema", "update-schema")
     ]
+
+
+@pytest.mark.cluster
+def test_the_namespace_is_made_once_with_its_retention_and_a_dead_server_is_a_failure(cluster):
+    def made(address):
+        given = {"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": "trial", "RETENTION": "7d"}
+        script = ROOT / "deploy" / "temporal" / "namespace.sh"
+        env = cluster.env | given
+        return subprocess.run(["sh", script], env=env, capture_output=True, text=True, check=False)
+
+    address = cluster.env["TEMPORAL_ADDRESS"]
+    first, second = made(address), made(address)
+    assert first.returncode == 0, first.stderr
+    assert (second.returncode, "namespace trial exists" in second.stdout) == (0, True)
+    assert made("127.0.0.1:1").returncode != 0
+    shown = subprocess.run(
+        ["temporal", "operator", "namespace", "describe", "--namespace", "trial", "-o", "json"],
+        env=cluster.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(shown.stdout)["config"]["workflowExecutionRetentionTtl"] == "604800s"
 
 
 def test_the_image_copies_only_what_exists_and_is_sent_and_runs_as_nobody_special():

@@ -33,6 +33,12 @@ INSTALL_OPTIONS = {
 """Of `headbay node install`; its own parser is asked where it is there."""
 
 
+def is_logger(node):
+    """Whether an assignment makes a structlog logger."""
+    made = node.value if isinstance(node, ast.Assign) else None
+    return isinstance(made, ast.Call) and ast.unparse(made.func).endswith("get_logger")
+
+
 def is_log(call):
     """Whether a call is an alarm of a structlog logger named ``log``."""
     return (
@@ -49,7 +55,10 @@ def alarms():
     found = set()
     for root in ("activities", "workers", "client"):
         for file in (ROOT / root).rglob("*.py"):
-            for call in filter(is_log, ast.walk(ast.parse(file.read_text()))):
+            tree = list(ast.walk(ast.parse(file.read_text())))
+            for made in filter(is_logger, tree):
+                assert ast.unparse(made.targets[0]) == "log", f"{file}: call it log"
+            for call in filter(is_log, tree):
                 event = call.args[0]
                 assert isinstance(event, ast.Constant), f"{file}:{call.lineno}: name it plainly"
                 found.add((event.value, LEVELS[call.func.attr]))
