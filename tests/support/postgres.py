@@ -35,6 +35,10 @@ class PostgresServer:
     def url(self) -> str:
         return str(self._server.get_uri())
 
+    def program(self, name: str) -> Path:
+        """One of the programs that came with it, such as psql."""
+        return Path(psutil.Process(self._server.get_pid()).exe()).with_name(name)
+
     def new_schema(self) -> str:
         """URL of a new, empty schema."""
         name = f"t_{uuid.uuid4().hex}"
