@@ -23,7 +23,7 @@ from headbay.workers.garbage import calm
 from headbay.workers.logs import configure
 from headbay.workers.node.agent import Agent
 from headbay.workers.node.notify import Notifier
-from headbay.workers.node.options import BadOptionError, add_options, capacity, labels
+from headbay.workers.node.options import BadOptionError, add_options, capacity, labels, taints
 from headbay.workers.node.registration import facts_of, machine, register
 from headbay.workers.node.spool import Spool
 
@@ -60,7 +60,7 @@ async def serve(options: argparse.Namespace, notifier: Notifier) -> int:
     loop.set_default_executor(ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    offers, marks = capacity(options, machine()), labels(options)
+    offers, marks, keeps_off = capacity(options, machine()), labels(options), taints(options)
     places = Places(options.state.absolute()) if options.state else Places.find(os.environ)
     spool = Spool(places.node(options.name))
     spool.open()
@@ -78,6 +78,7 @@ async def serve(options: argparse.Namespace, notifier: Notifier) -> int:
         spool.places,
         capacity=offers,
         labels=marks,
+        taints=keeps_off,
         executor=options.executor,
         isolation=capability.isolation,
     )

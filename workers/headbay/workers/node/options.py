@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from headbay.domain.errors import HeadbayError
 from headbay.domain.quantity import QuantityError, parse_cpu, parse_memory, show_cpu, show_memory
+from headbay.domain.taint import BadTaintError, Taint, parse_taint
 
-__all__ = ["BadOptionError", "add_options", "capacity", "labels", "words"]
+__all__ = ["BadOptionError", "add_options", "capacity", "labels", "taints", "words"]
 
 RESERVE_DIVISOR = 10
 """A tenth of memory and tasks stays for the system if nothing else is said."""
@@ -24,7 +25,7 @@ OFFERS: dict[str, Callable[[str], int]] = {"cpu": parse_cpu, "memory": parse_mem
 
 WORDS = (
     *("name", "pool", "cpu", "memory", "tasks", "reserve_cpu", "reserve_memory", "reserve_tasks"),
-    *("resource", "label", "run_as", "allow_root_user", "artifacts"),
+    *("resource", "label", "taint", "run_as", "allow_root_user", "artifacts"),
 )
 """Options that `words` writes; where state is kept and the executor are the caller's."""
 
@@ -57,6 +58,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--resource", action="append", default=[], metavar="NAME=COUNT", help="counted resource"
     )
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument(
+        "--taint",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE:NoSchedule",
+        help="only steps that tolerate it are placed here; also KEY:NoSchedule",
+    )
     parser.add_argument(
         "--run-as",
         metavar="USER",
@@ -146,6 +154,18 @@ def labels(options: argparse.Namespace) -> dict[str, str]:
             raise BadOptionError(f"--label {item!r}: write it as KEY=VALUE")
         found[key] = value
     return found
+
+
+def taints(options: argparse.Namespace) -> list[Taint]:
+    """Taints of this node, each once.
+
+    Raises:
+        BadOptionError: One cannot be read.
+    """
+    try:
+        return list(dict.fromkeys(parse_taint(item) for item in options.taint))
+    except BadTaintError as error:
+        raise BadOptionError(f"--taint: {error}") from error
 
 
 def words(options: argparse.Namespace) -> list[str]:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +24,7 @@ from headbay.activities.places import NodePlaces, private
 from headbay.domain.exchange import Inventory, NodeFacts, NodeRegistration, Registered
 from headbay.domain.ids import POOL_QUEUE, node_workflow_id
 from headbay.domain.outcome import Isolation
+from headbay.domain.taint import Taint
 from headbay.workers.node.wire import pauses
 
 __all__ = ["facts_of", "machine", "register"]
@@ -68,6 +69,7 @@ def facts_of(
     *,
     capacity: Mapping[str, int],
     labels: Mapping[str, str],
+    taints: Sequence[Taint],
     executor: str,
     isolation: Isolation,
 ) -> NodeFacts:
@@ -79,6 +81,7 @@ def facts_of(
         boot_id=boot_id(),
         capacity=dict(capacity),
         labels=dict(labels),
+        taints=list(taints),
         executor=executor,
         isolation=isolation,
         version=version("headbay"),

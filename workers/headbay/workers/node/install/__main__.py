@@ -11,7 +11,14 @@ from headbay.domain.errors import HeadbayError
 from headbay.workers.node.install.files import ForeignFileError, Managed
 from headbay.workers.node.install.target import Target
 from headbay.workers.node.install.unit import UNIT, Service, environment_text, unit_text
-from headbay.workers.node.options import BadOptionError, add_options, capacity, labels, words
+from headbay.workers.node.options import (
+    BadOptionError,
+    add_options,
+    capacity,
+    labels,
+    taints,
+    words,
+)
 from headbay.workers.node.registration import machine
 
 MODULE = "headbay.workers.node.install"
@@ -109,6 +116,7 @@ def _check(options: argparse.Namespace, *, here: bool) -> None:
         if path is not None:
             setattr(options, name, Path(path).absolute())
     labels(options)
+    taints(options)
     if here:  # Another machine may have more.
         capacity(options, machine())
 
