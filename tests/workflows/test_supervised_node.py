@@ -35,7 +35,6 @@ async def test_a_node_is_ready_once_it_has_registered_and_tells_when_it_stops(cl
             "nodeSelector": {},
             "tolerations": [{"key": "kept", "operator": "Exists"}],
         }
-        await cluster.query("headbay/pool/default", "state")
         cluster.parts["n1"].kill(signal.SIGTERM)
         await until(lambda: _lost(cluster), 40, "n1 lost")
         await cluster.submit("without", STEP)
