@@ -13,6 +13,7 @@ COMMANDS = [
     *(["list"], ["status"], ["logs"], ["explain"], ["history"], ["ui"]),
     *(["cancel"], ["resolve"]),
     *(["node", "list"], ["node", "cordon"], ["node", "uncordon"], ["node", "drain"]),
+    *(["node", "install"], ["node", "uninstall"]),
     ["queue", "list"],
     *(["validate"], ["init"], ["doctor"], ["completion"]),
 ]

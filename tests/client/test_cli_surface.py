@@ -65,7 +65,7 @@ def test_help_names_every_command_and_the_exit_codes(headbay):
 
 LEAVES = (
     [[name] for name in COMMANDS if name not in ("node", "queue", "dev", "worker")]
-    + [["node", name] for name in ("list", "cordon", "uncordon", "drain")]
+    + [["node", name] for name in ("list", "cordon", "uncordon", "drain", "install", "uninstall")]
     + [["queue", "list"]]
 )
 

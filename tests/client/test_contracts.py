@@ -118,7 +118,7 @@ def test_the_schema_tells_what_is_not_yet_supported():
     assert "not yet supported" in schema["properties"]["budget"]["description"]
     step = schema["$defs"]["Step"]["properties"]
     told = {name for name, field in step.items() if "not yet" in field.get("description", "")}
-    assert told == {"condition", "approval", "output", "user", "disconnect", "array", "gang"}
+    assert told == {"condition", "approval", "output", "disconnect", "array", "gang"}
 
 
 def test_what_is_sent_fits_its_schema():

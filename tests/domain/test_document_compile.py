@@ -7,6 +7,7 @@ from support.documents import VALID, document, one
 
 from headbay.domain.dag import Backoff, DagDef, RetryPolicy
 from headbay.domain.document import compile_document, validate, warnings
+from headbay.domain.taint import Toleration
 
 
 def compiled(data, **options):
@@ -162,6 +163,18 @@ def test_placement_merges_one_level():
         {"placement": {"nodeSelector": {"a": "b"}}}, placement={"nodeSelector": {"c": "d"}}
     )
     assert step.node_selector == {"c": "d"}
+
+
+def test_tolerations_are_the_step_s_own_or_the_default_ones_and_equal_unless_said():
+    """A list is one setting: the step's replaces that of `defaults`, an empty one too."""
+    default = {"placement": {"tolerations": [{"key": "gpu", "value": "a100"}]}}
+    assert under(default).tolerations == [Toleration(key="gpu", value="a100")]
+    own = {"tolerations": [{"key": "x", "operator": "Exists", "effect": "NoSchedule"}]}
+    assert under(default, placement=own).tolerations == [
+        Toleration(key="x", operator="Exists", effect="NoSchedule")
+    ]
+    assert under(default, placement={"tolerations": []}).tolerations == []
+    assert only().tolerations == []
 
 
 def test_a_plain_backoff_is_its_first_delay():

@@ -19,7 +19,6 @@ STEP = [
     ("disconnect", {"lostAfter": "5m", "replace": False}),
     ("resources.gpu", 1),
     ("resources.exclusive", True),
-    ("placement.tolerations", [{"key": "a", "operator": "Exists"}]),
     ("placement.affinity", {"preferred": {"zone": "a"}}),
     ("placement.strategy", "spread"),
     ("trigger", "all_failed"),

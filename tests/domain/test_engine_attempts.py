@@ -8,6 +8,7 @@ from headbay.domain.dag import Backoff, RetryPolicy
 from headbay.domain.errors import BrokenInvariantError
 from headbay.domain.lifecycle import StepState
 from headbay.domain.outcome import Outcome
+from headbay.domain.taint import Toleration
 from headbay.domain.workload.events import (
     Closed,
     ClosedUnproven,
@@ -51,12 +52,14 @@ def test_the_launch_spec_says_what_the_step_and_the_grant_say():
         workdir="sub",
         require="enforced",
         node_selector={"zone": "x"},
+        tolerations=[Toleration(key="gpu", operator="Exists")],
     )
     desk = Desk(dag(one, labels={"team": "x"}, queue="ci", priority=7))
     request = desk.requests["a", 1]
     assert (request.queue, request.priority, request.submitted_ms) == ("ci", 7, START_MS)
     assert (request.lease_ms, request.grace_ms) == (60_000, 1_000)
     assert (request.require, request.node_selector) == ("enforced", {"zone": "x"})
+    assert request.tolerations == [Toleration(key="gpu", operator="Exists")]
     spec = desk.grant("a")
     grant = desk.grants[spec.allocation]
     assert (spec.workload, spec.step, spec.attempt, spec.fence) == ("w1", "a", 1, grant.fence)

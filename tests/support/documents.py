@@ -21,7 +21,10 @@ VALID: dict[str, Any] = {
         "resources": {"memory": "512Mi"},
         "env": {"LANG": "C"},
         "retry": {"maxAttempts": 2, "backoff": {"initial": "1s", "factor": 1.5}},
-        "placement": {"nodeSelector": {"disk": "ssd"}},
+        "placement": {
+            "nodeSelector": {"disk": "ssd"},
+            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        },
     },
     "steps": [
         {"name": "build", "run": "make", "artifacts": ["dist/*.whl"], "workdir": "."},

@@ -13,6 +13,7 @@ from headbay.domain.explain import Reason
 from headbay.domain.journal import JournalEvent
 from headbay.domain.lifecycle import StepState, WorkloadState
 from headbay.domain.status import WorkloadStatus
+from headbay.domain.taint import Taint
 from headbay.domain.wire import Wire
 
 __all__ = [
@@ -154,6 +155,7 @@ class NodeRow(Wire):
     running: int = 0
     reserved_for: str = ""
     labels: dict[str, str] = {}
+    taints: list[Taint] = []
     boot_id: str = ""
     registered_ms: int = 0
     lost_ms: int | None = None

@@ -6,6 +6,7 @@ Nodes and edges are separate; defaults are merged, matrices are expanded, quanti
 
 from typing import Literal
 
+from headbay.domain.taint import Toleration
 from headbay.domain.wire import Wire
 
 __all__ = ["DAG_VERSION", "Backoff", "DagDef", "Edge", "RetryPolicy", "StepDef"]
@@ -70,6 +71,7 @@ class StepDef(Wire):
         workdir: As in the document; relative to the workspace.
         require: "enforced" refuses nodes that cannot enforce limits.
         node_selector: Labels that the node must have.
+        tolerations: Taints that the node may have.
         cpu_limit: Thousandths of a CPU above which it is throttled; None: it is not.
         user: User of the node that it runs as; None for the node's default.
     """
@@ -93,6 +95,7 @@ class StepDef(Wire):
     workdir: str | None = None
     require: Literal["enforced"] | None = None
     node_selector: dict[str, str] = {}
+    tolerations: list[Toleration] = []
     cpu_limit: int | None = None
     user: str | None = None
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from headbay.domain.attempt import AttemptResult
 from headbay.domain.resources import Claim
+from headbay.domain.taint import Taint, Toleration
 from headbay.domain.wire import Wire
 
 __all__ = [
@@ -39,6 +40,7 @@ class StepRequest(Wire):
     grace_ms: int = 10_000
     node: str | None = None
     node_selector: dict[str, str] = {}
+    tolerations: list[Toleration] = []
     require: Literal["enforced"] | None = None
 
 
@@ -107,6 +109,7 @@ class NodeFacts(Wire):
             under a live node's name is refused by it.
         boot_id: /proc/sys/kernel/random/boot_id.
         capacity: What may be allocated; see `headbay.domain.resources`.
+        taints: What a step must tolerate to be placed here.
         executor: Entry-point name of the executor that proved itself.
     """
 
@@ -116,6 +119,7 @@ class NodeFacts(Wire):
     boot_id: str
     capacity: Claim
     labels: dict[str, str] = {}
+    taints: list[Taint] = []
     executor: str = "process"
     isolation: str = "unenforced"
     version: str = ""

@@ -15,6 +15,7 @@ from headbay.domain.exchange import (
 )
 from headbay.domain.fence import next_fence
 from headbay.domain.operation import DrainOrder, NodeOrder
+from headbay.domain.taint import Taint
 from headbay.domain.wire import Wire
 
 __all__ = ["PRESENCE_TTL_MS", "NodeState", "NodeStatus", "cordon", "drain", "lose", "register"]
@@ -78,6 +79,7 @@ class NodeStatus(Wire):
     isolation: str = ""
     capacity: dict[str, int] = {}
     labels: dict[str, str] = {}
+    taints: list[Taint] = []
     version: str = ""
     registered_ms: int = 0
     lost_ms: int | None = None

@@ -72,11 +72,17 @@ app.command(shell.ui, group=LOOK)
 app.command(operate.cancel, group=ACT)
 app.command(operate.resolve, group=ACT)
 
-node = App(name="node", help="Show nodes; take them out of service and back.", group=MACHINES)
+node = App(
+    name="node",
+    help="Show nodes; take them out of service and back; make this machine one.",
+    group=MACHINES,
+)
 node.command(nodes.list_, name="list")
 node.command(nodes.cordon)
 node.command(nodes.uncordon)
 node.command(nodes.drain)
+node.command(processes.install, help_flags=[], version_flags=[])
+node.command(processes.uninstall, help_flags=[], version_flags=[])
 app.command(node)
 
 queue = App(name="queue", help="Show queues and their waiting lines.", group=MACHINES)

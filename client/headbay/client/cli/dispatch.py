@@ -20,7 +20,8 @@ __all__ = ["dispatch"]
 TAKES_COMMAND: Final = ("run", "submit")
 """What follows ``--`` is theirs, untouched: it is another program's command line."""
 
-PASSES_ON: Final = ("dev", "worker")
+PASSES_ON: Final = (("dev",), ("worker",), ("node", "install"), ("node", "uninstall"))
+"""Commands that have a grammar of their own."""
 
 BROKEN_PIPE: Final = 141
 """As if SIGPIPE had ended us: 128 + 13."""
@@ -99,7 +100,7 @@ def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
     if arguments and arguments[0] in TAKES_COMMAND and "--" in arguments:
         at = arguments.index("--")
         arguments, command = arguments[:at], tuple(arguments[at + 1 :])
-    elif arguments and arguments[0] in PASSES_ON:
+    elif any(tuple(arguments[: len(words)]) == words for words in PASSES_ON):
         return arguments, None
     return [str(STDIN) if word == "-" else word for word in arguments], command
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headbay.domain.exchange import StepRequest
+from headbay.domain.taint import Toleration
 
 __all__ = ["Backlog", "ClassKey", "Pending", "RequestKey", "Shape"]
 
@@ -24,6 +25,7 @@ class Shape(NamedTuple):
     node: str | None
     selector: tuple[tuple[str, str], ...]
     require: str | None
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class ClassKey(NamedTuple):
@@ -69,6 +71,7 @@ class Pending:
                 request.node,
                 tuple(sorted(request.node_selector.items())),
                 request.require,
+                tuple(sorted(request.tolerations, key=lambda one: one.model_dump_json())),
             ),
         )
 

@@ -1,12 +1,13 @@
 """Placement: which node takes a request. Best fit, so that big holes stay for big requests."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from headbay.domain.admission.classes import Shape
+from headbay.domain.taint import Taint, untolerated
 
-__all__ = ["Closed", "NodeView", "best_fit", "matches"]
+__all__ = ["Closed", "NodeView", "admits", "best_fit", "matches"]
 
 PERMILLE = 1_000
 
@@ -21,6 +22,7 @@ class NodeView:
         closed: Why no new work may be placed there now: ``lost``, ``awaited`` (it has yet to say
             what it runs) or ``cordoned``; "" if it may.
         note: What the operator who closed it said.
+        taints: What a request must tolerate to be placed there.
     """
 
     name: str
@@ -30,6 +32,7 @@ class NodeView:
     isolation: str = "unenforced"
     closed: Closed = ""
     note: str = ""
+    taints: Sequence[Taint] = ()
 
     @property
     def open(self) -> bool:
@@ -42,8 +45,16 @@ class NodeView:
             self.free[name] = self.free.get(name, 0) - amount
 
 
+def admits(shape: Shape, node: NodeView) -> bool:
+    """Whether new work of this shape may be placed there now, if it fits."""
+    return node.open and matches(shape, node) and not untolerated(node.taints, shape.tolerations)
+
+
 def matches(shape: Shape, node: NodeView) -> bool:
-    """Whether the node is one that the request may run on at all, full or not."""
+    """Whether the node is one that the request may run on at all, full, closed or tainted or not.
+
+    Taints are an operator's policy, like a cordon: they hold a request back and refuse none.
+    """
     return (
         (shape.node is None or shape.node == node.name)
         and (shape.require != "enforced" or node.isolation == "enforced")
@@ -73,7 +84,7 @@ def best_fit(shape: Shape, nodes: Iterable[NodeView]) -> NodeView | None:
     """
     best: tuple[tuple[int, str], NodeView] | None = None
     for node in nodes:
-        if not node.open or not matches(shape, node):
+        if not admits(shape, node):
             continue
         if any(amount > node.free.get(name, 0) for name, amount in shape.resources):
             continue

@@ -8,6 +8,7 @@ from headbay.domain.admission.classes import Shape
 from headbay.domain.admission.placement import Closed, NodeView, matches
 from headbay.domain.explain import Reason, ReasonCode, Tier
 from headbay.domain.resources import missing
+from headbay.domain.taint import untolerated
 
 __all__ = ["reasons_to_wait", "unsatisfiable"]
 
@@ -99,8 +100,11 @@ def reasons_to_wait(shape: Shape, nodes: Sequence[NodeView]) -> list[Reason]:
     never = unsatisfiable(shape, nodes)
     if never is not None:
         return [never]
-    fitting = [node for node in nodes if matches(shape, node)]
-    found = [
+    matching = [node for node in nodes if matches(shape, node)]
+    tainted = [node for node in matching if untolerated(node.taints, shape.tolerations)]
+    fitting = [node for node in matching if node not in tainted]
+    found = [_tainted(shape, tainted, len(matching))] if tainted else []
+    found += [
         Reason(
             tier=closure.tier,
             code=closure.code,
@@ -112,7 +116,7 @@ def reasons_to_wait(shape: Shape, nodes: Sequence[NodeView]) -> list[Reason]:
         if (closed := [node for node in fitting if node.closed == closed_as])
     ]
     wanted = dict(shape.resources)
-    usable = [node for node in fitting if node.open]
+    usable = [node for node in fitting if node.open and not missing(wanted, node.capacity)]
     if usable:
         nearest = min(
             usable, key=lambda node: (sum(missing(wanted, node.free).values()), node.name)
@@ -140,6 +144,25 @@ def reasons_to_wait(shape: Shape, nodes: Sequence[NodeView]) -> list[Reason]:
             )
         )
     return found
+
+
+def _tainted(shape: Shape, nodes: Sequence[NodeView], of: int) -> Reason:
+    """Names each with the taints that are in the way."""
+    names = [
+        f"{node.name!r} ({', '.join(t.text for t in untolerated(node.taints, shape.tolerations))})"
+        for node in nodes[:_MOST_NAMED]
+    ]
+    more = len(nodes) - len(names)
+    return Reason(
+        tier=Tier.POLICY,
+        code=ReasonCode.NODES_TAINTED,
+        message="tainted, and the step does not tolerate it: "
+        + ", ".join(names)
+        + (f" and {more} more" if more else "")
+        + _of(of),
+        numbers={"tainted": len(nodes)},
+        fix="add `placement.tolerations` to the step, or start a node without the taint",
+    )
 
 
 def show_amount(name: str, amount: int) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headbay.domain.admission.classes import Backlog, ClassKey, Pending, Shape
-from headbay.domain.admission.placement import NodeView, best_fit, matches
+from headbay.domain.admission.placement import NodeView, admits, best_fit
 
 __all__ = ["RESERVE_AFTER_MS", "Pass", "Placement", "schedule"]
 
@@ -104,8 +104,7 @@ def _nearest(shape: Shape, nodes: Sequence[NodeView]) -> NodeView | None:
     able = [
         node
         for node in nodes
-        if node.open
-        and matches(shape, node)
+        if admits(shape, node)
         and all(amount <= node.capacity.get(name, 0) for name, amount in shape.resources)
     ]
     return min(able, key=lack, default=None)

@@ -12,6 +12,7 @@ from headbay.domain.document.expansion import combinations, task_names
 from headbay.domain.document.model import Document
 from headbay.domain.document.resources import DEFAULT_CLAIM
 from headbay.domain.document.step import RetryRule, SecretRef, Step, StepSettings
+from headbay.domain.taint import Toleration
 
 __all__ = ["SHELL", "compile_document"]
 
@@ -72,6 +73,7 @@ def _compile_step(step: Step, defaults: StepSettings) -> list[StepDef]:
         "resources": _claim(step, defaults),
         "retry": _retry(step.retry, defaults.retry),
         "node_selector": _node_selector(step, defaults),
+        "tolerations": _tolerations(step, defaults),
         "timeout_ms": _setting(step, defaults, "timeout"),
         "grace_ms": _setting(step, defaults, "grace", 10_000),
         "lease_ms": _setting(step, defaults, "lease", 30_000),
@@ -141,6 +143,14 @@ def _node_selector(step: Step, defaults: StepSettings) -> Mapping[str, str]:
         if settings.placement and settings.placement.node_selector is not None:
             return settings.placement.node_selector
     return {}
+
+
+def _tolerations(step: Step, defaults: StepSettings) -> list[Toleration]:
+    for settings in (step, defaults):
+        if settings.placement and settings.placement.tolerations is not None:
+            given = settings.placement.tolerations
+            return [Toleration.model_validate(rule.model_dump(exclude_none=True)) for rule in given]
+    return []
 
 
 def _retry(own: RetryRule | None, default: RetryRule | None) -> RetryPolicy:

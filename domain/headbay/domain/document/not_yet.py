@@ -13,7 +13,6 @@ _STEP: Final = ("array", "gang")
 _WITHIN: Final = (
     ("resources", "gpu"),
     ("resources", "exclusive"),
-    ("placement", "tolerations"),
     ("placement", "affinity"),
     ("placement", "strategy"),
 )

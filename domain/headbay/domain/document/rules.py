@@ -34,6 +34,9 @@ def _in_settings(settings: dict[str, Any], path: Path) -> Iterator[Fault]:
     resources = settings.get("resources")
     if isinstance(resources, dict):
         yield from _in_resources(resources, (*path, "resources"))
+    placement = settings.get("placement")
+    if isinstance(placement, dict) and isinstance(placement.get("tolerations"), list):
+        yield from _in_tolerations(placement["tolerations"], (*path, "placement", "tolerations"))
     condition = settings.get("condition")
     if isinstance(condition, dict):
         given = [name for name in _PREDICATES if name in condition]
@@ -43,6 +46,17 @@ def _in_settings(settings: dict[str, Any], path: Path) -> Iterator[Fault]:
                 "CONFLICT",
                 "must say exactly one thing about the output",
                 "give one of outputEquals, outputContains, or jsonPointer with equals",
+            )
+
+
+def _in_tolerations(rules: list[Any], path: Path) -> Iterator[Fault]:
+    for index, rule in enumerate(rules):
+        if isinstance(rule, dict) and rule.get("operator") == "Exists" and "value" in rule:
+            yield Fault(
+                (*path, index, "value"),
+                "CONFLICT",
+                "`operator: Exists` tolerates every value",
+                "remove `value`, or write `operator: Equal`",
             )
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "SecretRef",
     "Step",
     "StepSettings",
+    "TolerationRule",
 ]
 
 MAX_STEPS: Final = 1024
@@ -118,13 +119,13 @@ class RetryRule(Strict):
     oom: OomRule | None = None
 
 
-class Toleration(Strict):
+class TolerationRule(Strict):
     """Accepts a node's taint."""
 
     key: LabelKey
     operator: Literal["Equal", "Exists"] | None = None
     value: LabelText | None = None
-    effect: Prose | None = None
+    effect: Literal["NoSchedule"] | None = None
 
 
 class Affinity(Strict):
@@ -138,7 +139,7 @@ class Placement(Strict):
     """Which nodes may run the step."""
 
     node_selector: Annotated[dict[LabelKey, LabelText] | None, Field(max_length=64)] = None
-    tolerations: Annotated[list[Toleration] | None, Field(max_length=64)] = None
+    tolerations: Annotated[list[TolerationRule] | None, Field(max_length=64)] = None
     affinity: Affinity | None = None
     strategy: Literal["spread", "pack"] | None = None
 

@@ -47,6 +47,7 @@ _EXAMPLES: Final = {
     "labels": "{team: core}",
     "placement": "{nodeSelector: {disk: ssd}}",
     "nodeSelector": "{disk: ssd}",
+    "tolerations": "[{key: gpu, operator: Exists}]",
     "artifacts": "[dist/*.whl]",
     "dependsOn": "[build, test]",
     "run": "make test",

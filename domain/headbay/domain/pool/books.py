@@ -125,6 +125,7 @@ class Books:
                 node.facts.isolation,
                 node.closed,
                 node.reason,
+                node.facts.taints,
             )
             for name, node in sorted(self.nodes.items())
         ]

@@ -40,6 +40,7 @@ def nodes(machine: PoolMachine) -> list[dict[str, Any]]:
             "isolation": node.facts.isolation,
             "executor": node.facts.executor,
             "labels": node.facts.labels,
+            "taints": [taint.model_dump() for taint in node.facts.taints],
             "capacity": node.facts.capacity,
             "used": node.used,
             "running": sum(a.grant.node == name for a in machine.books.allocations.values()),

@@ -27,6 +27,7 @@ def step_request(books: Books, step: StepRecord, attempt: int) -> StepRequest:
         grace_ms=definition.grace_ms,
         node=dag.pin_node or books.pinned,
         node_selector=definition.node_selector,
+        tolerations=definition.tolerations,
         require=definition.require,
     )
 

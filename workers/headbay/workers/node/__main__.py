@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +18,13 @@ from headbay.activities.artifacts import DirectoryStore
 from headbay.activities.executor import ExecutorSettings, load_executor
 from headbay.activities.places import Places, private
 from headbay.domain.errors import HeadbayError
-from headbay.domain.quantity import QuantityError, parse_cpu, parse_memory
 from headbay.workers.connection import connect
 from headbay.workers.garbage import calm
 from headbay.workers.logs import configure
 from headbay.workers.node.agent import Agent
-from headbay.workers.node.registration import capacity_of_machine, facts_of, register
+from headbay.workers.node.notify import Notifier
+from headbay.workers.node.options import BadOptionError, add_options, capacity, labels, taints
+from headbay.workers.node.registration import facts_of, machine, register
 from headbay.workers.node.spool import Spool
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,9 @@ SLOTS = 2_000
 FILE_THREADS = 16
 """For files that may take long: inputs, artifacts, other people's folders, secrets."""
 
+BAD_OPTION_EXIT = 2
 REFUSED_EXIT = 3
+"""These two ends are final: what starts it again would only see them again."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,79 +47,20 @@ def parser() -> argparse.ArgumentParser:
         description="Runs what this machine's pool grants it. Connects as `temporal` does: "
         "TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_PROFILE; else the running dev cluster.",
     )
-    options.add_argument("--name", default=socket.gethostname().split(".")[0], help="node name")
-    options.add_argument("--pool", default="default", help="pool to join (default: %(default)s)")
-    options.add_argument("--cpu", help="CPUs to offer, such as 4 or 1500m (default: all)")
-    options.add_argument("--memory", help="memory to offer, such as 8Gi (default: nine tenths)")
-    options.add_argument("--tasks", type=int, help="processes and threads to offer")
-    options.add_argument(
-        "--resource", action="append", default=[], metavar="NAME=COUNT", help="counted resource"
-    )
-    options.add_argument("--label", action="append", default=[], metavar="KEY=VALUE")
+    add_options(options)
     options.add_argument("--executor", default="process", help="default: %(default)s")
-    options.add_argument(
-        "--run-as",
-        metavar="USER",
-        help="user of steps that name none (default: nobody under the systemd executor, else the "
-        "worker's own)",
-    )
-    options.add_argument(
-        "--allow-root-user", action="store_true", help="let steps run as root if they ask to"
-    )
     options.add_argument("--state", type=Path, help="state directory (default: $HEADBAY_STATE)")
-    options.add_argument(
-        "--artifacts",
-        type=Path,
-        default=os.environ.get("HEADBAY_ARTIFACTS"),
-        help="artifact store (default: $HEADBAY_ARTIFACTS, else in the state directory)",
-    )
     return options
 
 
-def capacity(options: argparse.Namespace) -> dict[str, int]:
-    """What the options let this node offer.
-
-    Raises:
-        HeadbayError: An option cannot be read.
-    """
-    offered = capacity_of_machine()
-    try:
-        if options.cpu:
-            offered["cpu"] = parse_cpu(options.cpu)
-        if options.memory:
-            offered["memory"] = parse_memory(options.memory)
-    except QuantityError as error:
-        raise HeadbayError(f"--cpu/--memory: {error}") from error
-    if options.tasks:
-        offered["tasks"] = options.tasks
-    for item in options.resource:
-        name, separator, count = item.partition("=")
-        if not separator or not count.isdigit():
-            raise HeadbayError(f"--resource {item!r}: write it as NAME=COUNT, such as licence=4")
-        offered[name] = int(count)
-    return offered
-
-
-def labels(options: argparse.Namespace) -> dict[str, str]:
-    """Labels of this node.
-
-    Raises:
-        HeadbayError: One is not KEY=VALUE.
-    """
-    pairs = [item.partition("=") for item in options.label]
-    for key, separator, value in pairs:
-        if not (key and separator):
-            raise HeadbayError(f"--label {key + value!r}: write it as KEY=VALUE")
-    return {key: value for key, _, value in pairs}
-
-
-async def serve(options: argparse.Namespace) -> int:
+async def serve(options: argparse.Namespace, notifier: Notifier) -> int:
     """Run until SIGTERM or SIGINT; the process's exit status."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    offers, marks, keeps_off = capacity(options, machine()), labels(options), taints(options)
     places = Places(options.state.absolute()) if options.state else Places.find(os.environ)
     spool = Spool(places.node(options.name))
     spool.open()
@@ -133,8 +76,9 @@ async def serve(options: argparse.Namespace) -> int:
         options.name,
         options.pool,
         spool.places,
-        capacity=capacity(options),
-        labels=labels(options),
+        capacity=offers,
+        labels=marks,
+        taints=keeps_off,
         executor=options.executor,
         isolation=capability.isolation,
     )
@@ -143,6 +87,7 @@ async def serve(options: argparse.Namespace) -> int:
     agent = Agent(client, facts, places, spool, executor, store)
     log.info("node.adopted", attempts=await agent.adopt(), isolation=facts.isolation)
     sweeper = asyncio.create_task(agent.sweep_forever())
+    pinger = asyncio.create_task(notifier.keep(agent.summary))
     stopping = asyncio.create_task(stop.wait())
     while not stop.is_set():
         registering = asyncio.create_task(register(client, facts, agent.inventory_now))
@@ -164,12 +109,15 @@ async def serve(options: argparse.Namespace) -> int:
             graceful_shutdown_timeout=timedelta(seconds=2),
         )
         async with worker:
+            notifier.ready(agent.summary())
             log.info("node.ready", name=facts.name, epoch=agent.epoch, capacity=facts.capacity)
             lost = asyncio.create_task(agent.presence_lost.wait())
             await asyncio.wait([lost, stopping], return_when=asyncio.FIRST_COMPLETED)
             lost.cancel()
+    notifier.stopping()
     log.info("node.stopping", running=len(agent.inventory_now().live))
     sweeper.cancel()
+    pinger.cancel()
     await agent.close()
     spool.close()
     return 0
@@ -181,13 +129,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Source: temporalio/sdk-python#300.
     """
     options = parser().parse_args(arguments)
+    notifier = Notifier.take(os.environ)
     calm()
     configure(process=f"node {options.name}")
     try:
-        status = uvloop.run(serve(options))
+        status = uvloop.run(serve(options, notifier))
     except HeadbayError as error:
         log.error("node.failed", code=error.code, message=str(error))  # noqa: TRY400 - for people
-        status = 1
+        status = BAD_OPTION_EXIT if isinstance(error, BadOptionError) else 1
     except OSError as error:
         if error.filename is None:
             log.exception("node.failed")

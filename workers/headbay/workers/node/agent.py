@@ -171,6 +171,12 @@ class Agent:
             ending=[attempt.spec.allocation for attempt in attempts if not attempt.live],
         )
 
+    def summary(self) -> str:
+        """One line on what this node does, for whoever looks at its service."""
+        running = sum(attempt.live for attempt in self._attempts.values())
+        registered = "registering" if not self.epoch or self.presence_lost.is_set() else "up"
+        return f"{self.facts.name}: {registered}, {running} running"
+
     # -- activities ----------------------------------------------------------------------------
 
     @activity.defn(name="execute")

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -24,30 +24,27 @@ from headbay.activities.places import NodePlaces, private
 from headbay.domain.exchange import Inventory, NodeFacts, NodeRegistration, Registered
 from headbay.domain.ids import POOL_QUEUE, node_workflow_id
 from headbay.domain.outcome import Isolation
+from headbay.domain.taint import Taint
 from headbay.workers.node.wire import pauses
 
-__all__ = ["capacity_of_machine", "facts_of", "register"]
+__all__ = ["facts_of", "machine", "register"]
 
 log = structlog.get_logger(__name__)
 
-RESERVE_DIVISOR = 10
-"""A tenth of memory and tasks stays for the system."""
 ANSWER_WITHIN = timedelta(seconds=10)
 
 
-def capacity_of_machine() -> dict[str, int]:
-    """What this machine may carry: all its CPUs, nine tenths of its memory and of its tasks.
+def machine() -> dict[str, int]:
+    """All that this machine has: mCPU, bytes of memory, tasks.
 
-    Source: sched_getaffinity(2), so that a restricted worker offers only what it may use;
+    Source: sched_getaffinity(2), so that a restricted worker counts only what it may use;
     proc_sys_kernel(5), whichever of ``threads-max`` and ``pid_max`` is lower.
     """
     kernel = Path("/proc/sys/kernel")
-    tasks = min(int((kernel / name).read_text()) for name in ("threads-max", "pid_max"))
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cpu": len(os.sched_getaffinity(0)) * 1_000,
-        "memory": pages - pages // RESERVE_DIVISOR,
-        "tasks": tasks - tasks // RESERVE_DIVISOR,
+        "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "tasks": min(int((kernel / name).read_text()) for name in ("threads-max", "pid_max")),
     }
 
 
@@ -72,6 +69,7 @@ def facts_of(
     *,
     capacity: Mapping[str, int],
     labels: Mapping[str, str],
+    taints: Sequence[Taint],
     executor: str,
     isolation: Isolation,
 ) -> NodeFacts:
@@ -83,6 +81,7 @@ def facts_of(
         boot_id=boot_id(),
         capacity=dict(capacity),
         labels=dict(labels),
+        taints=list(taints),
         executor=executor,
         isolation=isolation,
         version=version("headbay"),

@@ -1,4 +1,4 @@
-"""dev …, worker …: processes of Headbay itself. Replaces this process by theirs."""
+"""dev …, worker …, node install: processes of Headbay itself. Replaces this process by theirs."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 
 from cyclopts import Parameter
 
-__all__ = ["control", "dev", "node"]
+__all__ = ["control", "dev", "install", "node", "uninstall"]
 
 Arguments = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
 
@@ -30,6 +30,16 @@ def control(*arguments: Arguments) -> None:
 def node(*arguments: Arguments) -> None:
     """Run steps on this machine; `--help` shows its options."""
     _become("headbay.workers.node", arguments)
+
+
+def install(*arguments: Arguments) -> None:
+    """Make this machine a node: a systemd service; `--help` shows its options."""
+    _become("headbay.workers.node.install", arguments)
+
+
+def uninstall(*arguments: Arguments) -> None:
+    """Take this machine's node service away; `--help` shows its options."""
+    _become("headbay.workers.node.install.remove", arguments)
 
 
 def _become(module: str, arguments: tuple[str, ...]) -> NoReturn:

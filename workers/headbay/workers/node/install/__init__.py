@@ -1,0 +1,1 @@
+"""`headbay node install`: the node worker as a service of this machine."""
