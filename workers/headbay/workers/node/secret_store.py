@@ -135,16 +135,22 @@ def _read(name: str, path: Path, *, checked: bool) -> bytes | None:
         raise _unreadable(name, path, error) from error
     finally:
         os.close(folder)
-    with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise SecretUnavailableError(name, f"is no file: replace {path} by one with the value")
-        if checked:
-            _check(name, path, status, 0o600)
-        try:
-            value = file.read(MOST_BYTES + 1)
-        except OSError as error:
-            raise _unreadable(name, path, error) from error
+    try:
+        return _content(name, path, fd, checked=checked)
+    except OSError as error:
+        raise _unreadable(name, path, error) from error
+    finally:
+        os.close(fd)
+
+
+def _content(name: str, path: Path, fd: int, *, checked: bool) -> bytes:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise SecretUnavailableError(name, f"is no file: replace {path} by one with the value")
+    if checked:
+        _check(name, path, status, 0o600)
+    with os.fdopen(fd, "rb", closefd=False) as file:
+        value = file.read(MOST_BYTES + 1)
     if len(value) > MOST_BYTES:
         raise SecretUnavailableError(
             name, f"is larger than {MOST_BYTES} bytes: keep only the key to it in {path}"
