@@ -1,17 +1,23 @@
 """The shim, alone with real processes: nobody else is needed to keep its promises."""
 
+import hashlib
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 from support.supervised import CAP, HOUR_NS, Supervised
 
+from headbay.activities.executor.identity import identity_of
 from headbay.activities.executor.shim.kernel import send_signal, start_ticks
+from headbay.activities.executor.shim.secret_files import FIRST_FD
 
 
 @pytest.fixture
@@ -199,6 +205,131 @@ def test_a_secret_reaches_the_payload_and_no_file_or_command_line(supervise):
     assert (one.folder / "out.log").read_text() == "ok\n"
     for path in one.folder.iterdir():
         assert b"canary" not in path.read_bytes(), path.name
+
+
+READ_FILE = """
+import hashlib, json, os, stat, subprocess, sys
+path = os.environ["KEY"]
+about = os.stat(path)
+def refused(flags):
+    try:
+        os.write(os.open(path, flags), b"x")
+    except OSError:
+        return True
+    return False
+def truncated():
+    try:
+        os.truncate(path, 0)
+    except OSError:
+        return True
+    return False
+child = '''import hashlib, os
+print(hashlib.sha256(open(os.environ['KEY'], 'rb').read()).hexdigest())'''
+print(json.dumps({
+    "path": path,
+    "sha256": hashlib.sha256(open(path, "rb").read()).hexdigest(),
+    "in_a_child_without_its_files": subprocess.check_output(
+        [sys.executable, "-I", "-c", child], text=True).strip(),
+    "mode": oct(stat.S_IMODE(about.st_mode)),
+    "owner": [about.st_uid, about.st_gid],
+    "me": [os.getuid(), os.getgid()],
+    "device": [os.major(about.st_dev), about.st_dev],
+    "unchangeable": refused(os.O_WRONLY) and refused(os.O_RDWR) and truncated(),
+    "mounts": [line.split()[3] for line in open("/proc/mounts") if line.split()[1] == sys.argv[1]],
+    "core": __import__("resource").getrlimit(4)[0],
+}), flush=True)
+"""
+BYTES = b"\x00\xff canary-7f3a \n\n" * 500
+"""What no environment can hold, above one page."""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and other users need root")
+
+
+@pytest.fixture
+def public():
+    """A folder that every user can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="headbay-test-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("user", "mounted"),
+    [
+        pytest.param(None, False, id="held"),
+        pytest.param("nobody", False, id="held-for-another-user", marks=as_root),
+        pytest.param(None, True, id="mounted", marks=as_root),
+        pytest.param("nobody", True, id="mounted-for-another-user", marks=as_root),
+    ],
+)
+def test_a_secret_file_is_the_payloads_alone_in_memory_and_gone_when_it_ends(
+    supervise, public, user, mounted
+):
+    """Byte for byte, unchangeable, open to all its processes, and on no disk at any time."""
+    folder = public / "secrets"
+    more = {"user": identity_of(user, allow_root=False)} if user else {}
+    more |= {"secret_folder": str(folder)} if mounted else {}
+    python = shutil.which("python3", path="/usr/bin:/bin") if user else sys.executable
+    assert python is not None, "another user may not reach this environment's"
+    script = [python, "-I", "-c", READ_FILE + "\nimport time; time.sleep(60)", str(folder)]
+    one = supervise(script, cwd="/", timeout_ms=30_000, **more).go(files={"KEY": BYTES})
+    seen = json.loads(one.wait_for("out.log").read_text())
+    digest = hashlib.sha256(BYTES).hexdigest()
+    assert seen["sha256"] == seen["in_a_child_without_its_files"] == digest
+    assert (seen["mode"], seen["owner"]) == ("0o400", seen["me"])
+    assert seen["me"][0] == (more["user"]["uid"] if user else os.getuid())
+    assert seen["device"][0] == 0, "it is on a device"
+    assert seen["unchangeable"]
+    assert seen["core"] == 0, "a core would hold it"
+    if mounted:
+        assert seen["path"] == f"{folder}/KEY"
+        (options,) = seen["mounts"]
+        assert {"ro", "nosuid", "nodev", "noexec"} <= set(options.split(","))
+        assert list(folder.iterdir()) == [], "everybody else sees it too"
+        assert folder.stat().st_dev != seen["device"][1]
+    else:
+        assert seen["path"].startswith("/proc/")
+        assert hashlib.sha256(Path(seen["path"]).read_bytes()).hexdigest() == digest, "held"
+    shim = Path(f"/proc/{one.process.pid}")
+    for name in ("environ", "cmdline"):
+        assert b"canary" not in (shim / name).read_bytes()
+    assert not [fd for fd in (shim / "fd").iterdir() if "memfd" in str(fd.readlink())]
+    one.order("stop", reason="cancelled")
+    assert one.end()["causes"] == ["cancelled"]
+    assert not Path(seen["path"]).exists()
+    for path in one.folder.iterdir():
+        assert b"canary" not in path.read_bytes(), path.name
+
+
+@as_root
+def test_a_secret_file_that_cannot_be_mounted_is_a_payload_that_never_ran(supervise, public):
+    """It is not put anywhere else instead."""
+    blocked = public / "file"
+    blocked.write_text("")
+    one = supervise("touch ran", secret_folder=str(blocked / "secrets")).go(files={"KEY": b"x"})
+    failure = one.end()["exec_failure"]
+    assert failure["where"] == f"mount its secrets on {blocked}/secrets"
+    assert not (one.folder / "ran").exists()
+
+
+@as_root
+@pytest.mark.parametrize("name", ["../KEY", "a/b", "", ".", "..", "/etc/KEY"])
+def test_the_name_of_a_secret_file_cannot_leave_its_folder(supervise, public, name):
+    """The order may be anybody's, and a root writes the file."""
+    one = supervise("true", secret_folder=str(public / "in" / "secrets"))
+    record = one.go(files={name: b"canary"}).end()
+    assert "cannot name a file" in record["exec_failure"]["why"]
+    assert not [path for path in public.rglob("*") if path.is_file()]
+
+
+def test_a_held_secret_file_leaves_the_numbers_that_scripts_use_alone(supervise):
+    """A script that opens its own 3 to 9 must not close its secret thereby."""
+    script = 'exec 3</dev/null 9</dev/null; test "$(cat "$KEY")" = v && ls /proc/self/fd | xargs'
+    one = supervise(script).go(files={"KEY": b"v"})
+    assert one.end()["exit_code"] == 0
+    numbers = sorted(int(number) for number in (one.folder / "out.log").read_text().split())
+    assert numbers == [0, 1, 2, 3, 4, 9, FIRST_FD], "4 is the listing itself"
 
 
 def test_a_reused_pid_is_never_signalled():

@@ -17,6 +17,13 @@ def test_the_digest_of_a_known_document_never_changes():
     assert digest(data) == hashlib.sha256(text.encode()).hexdigest()
 
 
+def test_the_digest_of_a_document_with_a_secret_is_what_it_was_before_there_was_as():
+    """It is taken of what was written: a way of delivery that was not named is not in it."""
+    data = one(env={"T": {"secret": "s"}})
+    assert b'"env":{"T":{"secret":"s"}}' in canonical(data)
+    assert digest(data) != digest(one(env={"T": {"secret": "s", "as": "env"}}))
+
+
 def reversed_keys(value):
     if isinstance(value, dict):
         return {key: reversed_keys(value[key]) for key in reversed(value)}

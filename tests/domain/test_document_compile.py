@@ -78,9 +78,10 @@ def test_a_matrix_of_one_value_is_numbered_too():
 
 
 def test_matrix_values_win_over_default_environment_and_secrets():
-    step = under({"env": {"A": "d", "B": {"secret": "s"}}}, matrix={"A": ["x"], "B": ["y"]})
-    assert step.env == {"A": "x", "B": "y"}
-    assert step.secrets == {}
+    secrets = {"B": {"secret": "s"}, "C": {"secret": "s", "as": "file"}}
+    step = under({"env": {"A": "d", **secrets}}, matrix={"A": ["x"], "B": ["y"], "C": ["z"]})
+    assert step.env == {"A": "x", "B": "y", "C": "z"}
+    assert (step.secrets, step.secret_files) == ({}, {})
 
 
 def test_depending_on_a_matrix_step_means_on_all_its_tasks():
@@ -140,6 +141,13 @@ def test_environments_merge_one_level():
     )
     assert step.env == {"B": "s", "C": "s"}
     assert step.secrets == {"A": "s", "D": "d"}
+
+
+def test_how_a_secret_is_handed_over_is_the_steps_word_before_that_of_defaults():
+    """A variable is never delivered in both ways, whoever asked for which."""
+    file, value = {"secret": "s", "as": "file"}, {"secret": "s", "as": "env"}
+    step = under({"env": {"A": file, "B": value, "C": file}}, env={"A": value, "B": file})
+    assert (step.secrets, step.secret_files) == ({"A": "s"}, {"B": "s", "C": "s"})
 
 
 def test_retry_merges_one_level():
@@ -213,8 +221,10 @@ def test_1024_steps_validate_and_compile_within_a_workflow_task(shape):
     assert len(dag.edges) == (1023 if shape == "chain" else 31 * 32 * 32)
 
 
-def test_a_repeatable_step_beside_a_secret_is_warned_about():
-    secret = {"env": {"T": {"secret": "s"}}}
+@pytest.mark.parametrize("way", [{}, {"as": "env"}, {"as": "file"}])
+def test_a_repeatable_step_beside_a_secret_is_warned_about(way):
+    """However the secret is handed over."""
+    secret = {"env": {"T": {"secret": "s", **way}}}
     (warning,) = warnings(validate(one(**secret)))
     assert (warning.path, warning.code) == ("steps[0]", "REPEAT_BESIDE_SECRET")
     assert "repeat: never" in warning.fix

@@ -100,7 +100,7 @@ def test_an_unknown_field_like_no_other_lists_what_there_is():
     text = only_problem(document(zzzzzz=1))
     assert text.startswith("zzzzzz: unknown field 'zzzzzz'; known here: apiVersion, defaults,")
     text = only_problem(one(env={"A": {"zzzzzz": 1, "secret": "s"}}))
-    assert text == "steps[0].env.A.zzzzzz: unknown field 'zzzzzz'; known here: secret"
+    assert text == "steps[0].env.A.zzzzzz: unknown field 'zzzzzz'; known here: as, secret"
 
 
 def test_a_field_of_another_level_is_unknown():
@@ -181,6 +181,8 @@ def test_a_field_without_a_value_is_refused():
         ({"env": {"HEADBAY_X": "x"}}, "env.HEADBAY_X", "not beginning with HEADBAY_"),
         ({"env": {"A": {"secret": "../x"}}}, "env.A.secret", "use letters, digits"),
         ({"env": {"A": {}}}, "env.A.secret", "add it"),
+        ({"env": {"A": {"as": "file"}}}, "env.A.secret", "add it"),
+        ({"env": {"A": {"secret": "s", "as": "fd"}}}, "env.A.as", "write env or file"),
         ({"matrix": {"A": []}}, "matrix.A", "write at least 1"),
         ({"matrix": {}}, "matrix", "write at least 1"),
         ({"matrix": {"A": "x"}}, "matrix.A", 'write `["x"]`'),

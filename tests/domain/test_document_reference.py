@@ -9,14 +9,21 @@ from headbay.client.source import read_document
 from headbay.domain.document.model import Document
 from headbay.domain.document.not_yet import unsupported_fields
 from headbay.domain.document.resources import ResourceClaim
-from headbay.domain.document.step import BackoffRule, Placement, RetryRule, Step, TolerationRule
+from headbay.domain.document.step import (
+    BackoffRule,
+    Placement,
+    RetryRule,
+    SecretRef,
+    Step,
+    TolerationRule,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "document.md").read_text()
 REFERENCE, _, NOT_YET = PAGE.partition("## Not yet")
 
 
 @pytest.mark.parametrize(
-    "model", [Document, Step, ResourceClaim, RetryRule, Placement, TolerationRule]
+    "model", [Document, Step, ResourceClaim, RetryRule, Placement, TolerationRule, SecretRef]
 )
 def test_every_field_is_there(model):
     not_yet = unsupported_fields().get(model.__name__, ())

@@ -69,6 +69,14 @@ def test_the_launch_spec_says_what_the_step_and_the_grant_say():
     assert (spec.require, spec.labels) == ("enforced", {"team": "x"})
 
 
+@pytest.mark.parametrize(("files", "version"), [({}, 2), ({"KEY": "pem"}, 3)])
+def test_only_an_order_with_secret_files_asks_for_a_node_that_knows_them(files, version):
+    """Nodes of the version before would run it without the file; all else they may still run."""
+    desk = Desk(dag(step("a", secrets={"TOKEN": "pypi"}, secret_files=files)))
+    spec = desk.grant("a")
+    assert (spec.version, spec.secrets, spec.secret_files) == (version, {"TOKEN": "pypi"}, files)
+
+
 def test_dependents_get_references_to_what_their_upstreams_left():
     desk = Desk(dag("a", "b", "join", edges=["a>join", "b>join"]))
     output = OutputRef(sha256="a" * 64, size_bytes=60_000)

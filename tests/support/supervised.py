@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from headbay.activities.executor.port import Secrets
 from headbay.activities.executor.process import SHIM
 from headbay.activities.executor.records import read_record, replace, write_new
 from headbay.activities.executor.shim.family import Family
@@ -74,8 +75,12 @@ class Supervised:
         replace(self.folder / "lease", {"fence": fence, "deadline_ns": deadline}, durable=False)
         return deadline
 
-    def go(self, nonce: str = NONCE, **secrets: str) -> "Supervised":
-        os.write(self.gate, bytes.fromhex(nonce) + json.dumps(secrets).encode())
+    def go(
+        self, nonce: str = NONCE, files: dict[str, bytes] | None = None, **secrets: str
+    ) -> "Supervised":
+        """Let it start its payload with these secrets, by variable."""
+        message = json.dumps(Secrets(secrets, files or {}).message())
+        os.write(self.gate, bytes.fromhex(nonce) + message.encode())
         os.close(self.gate)
         return self
 

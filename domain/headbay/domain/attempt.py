@@ -14,6 +14,7 @@ __all__ = [
     "INLINE_OUTPUT_BYTES",
     "LAUNCH_SPEC_VERSION",
     "MAX_OUTPUT_BYTES",
+    "SECRET_FILES_VERSION",
     "ArtifactsRef",
     "AttemptResult",
     "LaunchSpec",
@@ -24,9 +25,13 @@ __all__ = [
     "Usage",
 ]
 
-LAUNCH_SPEC_VERSION = 2
+LAUNCH_SPEC_VERSION = 3
 """Nodes accept this version and the one before. 2: ``user`` and ``cpu_limit``, which a node that
-does not know them would pass over."""
+does not know them would pass over. 3: ``secret_files``, likewise."""
+
+SECRET_FILES_VERSION = 3
+"""The least version that a spec with ``secret_files`` may state; one without states the version
+before, which nodes that are not upgraded yet accept."""
 
 INLINE_OUTPUT_BYTES = 2 * 1024
 """Outputs up to this size travel in history; larger ones by reference only."""
@@ -77,7 +82,13 @@ class UpstreamRef(Wire):
 
 
 class LaunchSpec(Wire):
-    """Order to run one attempt; the argument of the `execute` activity."""
+    """Order to run one attempt; the argument of the `execute` activity.
+
+    Attributes:
+        secrets: Variable -> name of the secret whose value it shall hold; never the value.
+        secret_files: Variable -> name of the secret; it shall hold the path of a file with the
+            value.
+    """
 
     version: int = LAUNCH_SPEC_VERSION
     workload: str
@@ -91,6 +102,7 @@ class LaunchSpec(Wire):
     argv: list[str]
     env: dict[str, str] = {}
     secrets: dict[str, str] = {}
+    secret_files: dict[str, str] = {}
     resources: dict[str, int] = {}
     timeout_ms: int | None = None
     grace_ms: int = 10_000

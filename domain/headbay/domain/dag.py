@@ -63,6 +63,7 @@ class StepDef(Wire):
         matrix: The matrix values of this task; also part of ``env``.
         resources: What is reserved; see `headbay.domain.resources`.
         env: Plain environment. secrets: environment name -> secret name, resolved on the node.
+        secret_files: The same for variables that hold the path of a file with the value.
         timeout_ms: Run time after which the shim kills it; None means no limit.
         grace_ms: From TERM to KILL.
         lease_ms: The lease's TTL.
@@ -84,6 +85,7 @@ class StepDef(Wire):
     resources: dict[str, int] = {}
     env: dict[str, str] = {}
     secrets: dict[str, str] = {}
+    secret_files: dict[str, str] = {}
     timeout_ms: int | None = None
     grace_ms: int = 10_000
     lease_ms: int = 30_000

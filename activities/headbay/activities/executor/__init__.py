@@ -5,6 +5,7 @@ from headbay.activities.executor.port import (
     Executor,
     ExecutorSettings,
     LaunchFailedError,
+    Secrets,
     Started,
     load_executor,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "Executor",
     "ExecutorSettings",
     "LaunchFailedError",
+    "Secrets",
     "Started",
     "load_executor",
 ]

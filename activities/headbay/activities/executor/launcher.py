@@ -5,11 +5,10 @@ what was asked of it may be asked again.
 """
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from headbay.activities.executor.helper import ANSWER_WITHIN_S, Helper
-from headbay.activities.executor.port import LaunchFailedError, Started
+from headbay.activities.executor.port import LaunchFailedError, Secrets, Started
 
 __all__ = ["PROGRAM", "Launcher"]
 
@@ -46,13 +45,13 @@ class Launcher:
             raise LaunchFailedError("the supervisor died as soon as it was started")
         return Started(answer["pid"], answer["ticks"])
 
-    async def go(self, shim: Started, nonce: str, secrets: Mapping[str, str]) -> None:
+    async def go(self, shim: Started, nonce: str, secrets: Secrets) -> None:
         """Let a shim start its payload.
 
         Raises:
             LaunchFailedError: It is not known whether the shim heard it: look for its `begin`.
         """
-        await self._helper.ask("go", pid=shim.pid, nonce=nonce, secrets=dict(secrets))
+        await self._helper.ask("go", pid=shim.pid, nonce=nonce, secrets=secrets.message())
 
     async def drop(self, shim: Started) -> None:
         """Let a shim leave without starting anything."""

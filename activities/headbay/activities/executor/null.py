@@ -2,11 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headbay.activities.executor.port import Capability, ExecutorSettings, Started
+from headbay.activities.executor.port import Capability, ExecutorSettings, Secrets, Started
 from headbay.activities.executor.records import write_new
 from headbay.activities.executor.shim.kernel import boot_id
 from headbay.domain.attempt import LaunchSpec
@@ -42,7 +42,7 @@ class NullExecutor:
         self._directories[self._numbers] = directory
         return Started(0, self._numbers)
 
-    async def go(self, started: Started, nonce: str, secrets: Mapping[str, str]) -> None:  # noqa: ARG002
+    async def go(self, started: Started, nonce: str, secrets: Secrets) -> None:  # noqa: ARG002
         """Write the record that a payload which ends at once would leave.
 
         Not synced: a shim syncs to prove what its process did, and there is none.

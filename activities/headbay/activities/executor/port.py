@@ -4,8 +4,9 @@ An executor starts payloads and says what it can promise about limits. Everythin
 token, lease, completion) is the node worker's, the same for all of them.
 """
 
+import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -19,6 +20,7 @@ __all__ = [
     "Executor",
     "ExecutorSettings",
     "LaunchFailedError",
+    "Secrets",
     "Started",
     "load_executor",
 ]
@@ -73,6 +75,24 @@ class Started:
     ticks: int
 
 
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Values that one payload is given; they go through pipes alone, and no message shows them.
+
+    Attributes:
+        env: Variable -> value.
+        files: Variable -> what the file that it names shall hold.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    def message(self) -> dict[str, dict[str, str]]:
+        """As a shim reads them."""
+        files = {name: base64.b64encode(value).decode() for name, value in self.files.items()}
+        return {"env": dict(self.env), "files": files}
+
+
 class Executor(Protocol):
     """Starts supervisors in two phases, so that nothing runs before its lease is acknowledged."""
 
@@ -96,7 +116,7 @@ class Executor(Protocol):
         """Start a supervisor for the attempt in ``directory``; it waits for `go`."""
         ...
 
-    async def go(self, started: Started, nonce: str, secrets: Mapping[str, str]) -> None:
+    async def go(self, started: Started, nonce: str, secrets: Secrets) -> None:
         """Let it run its payload."""
         ...
 

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from headbay.activities.executor.port import (
     Capability,
     ExecutorSettings,
     LaunchFailedError,
+    Secrets,
     Started,
 )
 from headbay.domain.attempt import LaunchSpec
@@ -68,7 +69,7 @@ class ProcessExecutor:
         """Start a shim that waits."""
         return await self._launcher.spawn(directory)
 
-    async def go(self, started: Started, nonce: str, secrets: Mapping[str, str]) -> None:
+    async def go(self, started: Started, nonce: str, secrets: Secrets) -> None:
         """Let the shim start its payload."""
         await self._launcher.go(started, nonce, secrets)
 

@@ -10,7 +10,7 @@ import errno
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from headbay.activities.executor.port import (
     Capability,
     ExecutorSettings,
     LaunchFailedError,
+    Secrets,
     Started,
 )
 from headbay.activities.executor.records import read_record, write_new
@@ -54,6 +55,8 @@ CPU_WEIGHT_OF_ONE = 100
 MAX_WEIGHT = 10_000
 DEFAULT_USER = "nobody"
 SCOPE = "org.freedesktop.systemd1.Scope"
+MOUNTED_AT = "/run/headbay-secrets"
+"""Empty; each payload with files of secrets has a file system of its own there."""
 
 
 class SystemdExecutor:
@@ -62,10 +65,12 @@ class SystemdExecutor:
     Attributes:
         manager: ``system`` or ``user``.
         isolation: What it promises once proven.
+        secret_folder: Where payloads find files of secrets; None where none can be mounted.
     """
 
     manager = "system"
     isolation = Isolation.ENFORCED
+    secret_folder: str | None = MOUNTED_AT
 
     def __init__(self, settings: ExecutorSettings) -> None:
         self._settings = settings
@@ -130,13 +135,14 @@ class SystemdExecutor:
             "unit": unit,
             "nonce": nonce,
             "fence": 1,
-            "argv": ["/bin/true"],
+            "argv": ["/bin/sh", "-c", 'test -s "$CANARY"'],
             "cwd": "/",
             "env": {},
             "timeout_ms": int(CANARY_WITHIN_S * 1_000),
             "grace_ms": 1_000,
             "log_cap_bytes": 4_096,
             "user": self.identity(None),
+            "secret_folder": self.secret_folder,
             "scope": self._terms(1_000, CANARY_BYTES, CANARY_TASKS, None, None),
         }
         deadline = boottime_ns() + int(CANARY_WITHIN_S * 1e9)
@@ -149,7 +155,7 @@ class SystemdExecutor:
         if absent:
             await self.drop(shim)
             raise HeadbayError(f"the kernel or the hierarchy lacks {', '.join(absent)}")
-        await self.go(shim, nonce, {})
+        await self.go(shim, nonce, Secrets(files={"CANARY": b"canary"}))
         while start_ticks(shim.pid) == shim.ticks:  # noqa: ASYNC110 - it is no child of this one
             await asyncio.sleep(0.01)
         record: dict[str, Any] = read_record(folder / "exit.json")
@@ -167,6 +173,7 @@ class SystemdExecutor:
         unit = lease_unit(self._settings.node, spec.lease_ms)
         return {
             "user": self.identity(spec.user),
+            "secret_folder": self.secret_folder,
             "scope": self._terms(
                 resources.get("cpu", 1_000),
                 resources.get("memory"),
@@ -265,7 +272,7 @@ class SystemdExecutor:
                 why = f"{name} of {launch['unit']}.scope is {found} instead of {value}"
                 raise LaunchFailedError(why)
 
-    async def go(self, started: Started, nonce: str, secrets: Mapping[str, str]) -> None:
+    async def go(self, started: Started, nonce: str, secrets: Secrets) -> None:
         """Let the shim start its payload."""
         await self._launcher.go(started, nonce, secrets)
 
@@ -307,6 +314,7 @@ class SystemdUserExecutor(SystemdExecutor):
 
     manager = "user"
     isolation = Isolation.COOPERATIVE
+    secret_folder = None
 
     def identity(self, user: str | None) -> dict[str, Any] | None:
         """Nobody but the worker's own user.

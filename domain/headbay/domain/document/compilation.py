@@ -65,7 +65,7 @@ def compile_document(
 
 def _compile_step(step: Step, defaults: StepSettings) -> list[StepDef]:
     argv, display = _command(step)
-    plain, secrets = _environment(step, defaults)
+    plain, secrets, files = _environment(step, defaults)
     common: dict[str, Any] = {
         "base": step.name,
         "argv": argv,
@@ -87,11 +87,12 @@ def _compile_step(step: Step, defaults: StepSettings) -> list[StepDef]:
         "cpu_limit": _cpu_limit(step, defaults),
     }
     if step.matrix is None:
-        return [StepDef(name=step.name, env=plain, secrets=secrets, **common)]
+        return [StepDef(name=step.name, env=plain, secrets=secrets, secret_files=files, **common)]
     values = list(combinations(step.matrix))
-    secrets = {name: secret for name, secret in secrets.items() if name not in step.matrix}
+    common["secrets"] = {name: one for name, one in secrets.items() if name not in step.matrix}
+    common["secret_files"] = {name: one for name, one in files.items() if name not in step.matrix}
     return [
-        StepDef(name=name, matrix=value, env=plain | value, secrets=secrets, **common)
+        StepDef(name=name, matrix=value, env=plain | value, **common)
         for name, value in zip(
             task_names(step.name, len(values), expanded=True), values, strict=True
         )
@@ -117,12 +118,16 @@ def _command(step: Step) -> tuple[list[str], str]:
     raise NotImplementedError(f"validation lets no {type(step.run).__name__} pass")
 
 
-def _environment(step: Step, defaults: StepSettings) -> tuple[dict[str, str], dict[str, str]]:
-    """Plain values and, apart from them, the names of secrets."""
+def _environment(
+    step: Step, defaults: StepSettings
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Plain values and, apart from them, the names of secrets: of values, and of files."""
     merged = (defaults.env or {}) | (step.env or {})
     plain = {name: value for name, value in merged.items() if isinstance(value, str)}
-    secrets = {n: value.secret for n, value in merged.items() if isinstance(value, SecretRef)}
-    return plain, secrets
+    references = {n: value for n, value in merged.items() if isinstance(value, SecretRef)}
+    secrets = {n: value.secret for n, value in references.items() if value.as_ != "file"}
+    files = {n: value.secret for n, value in references.items() if value.as_ == "file"}
+    return plain, secrets, files
 
 
 def _claim(step: Step, defaults: StepSettings) -> dict[str, int]:

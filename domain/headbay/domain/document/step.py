@@ -80,6 +80,13 @@ class SecretRef(Strict):
     """An environment value that only the node knows."""
 
     secret: SecretName
+    as_: Annotated[
+        Literal["env", "file"] | None,
+        Field(
+            alias="as",
+            description="env: the variable holds the value; file: the path of a file with it.",
+        ),
+    ] = None
 
 
 EnvValue = Annotated[

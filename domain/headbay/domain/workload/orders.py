@@ -1,6 +1,6 @@
 """Builds what pool and node are asked, from the step and what is known of its upstreams."""
 
-from headbay.domain.attempt import LaunchSpec, UpstreamRef
+from headbay.domain.attempt import SECRET_FILES_VERSION, LaunchSpec, UpstreamRef
 from headbay.domain.exchange import Grant, StepRequest
 from headbay.domain.outcome import Outcome
 from headbay.domain.retry import grown
@@ -36,6 +36,7 @@ def launch_spec(books: Books, step: StepRecord, grant: Grant) -> LaunchSpec:
     """The order to run what was granted."""
     dag, definition = books.dag, step.definition
     return LaunchSpec(
+        version=SECRET_FILES_VERSION if definition.secret_files else SECRET_FILES_VERSION - 1,
         workload=books.id,
         step=step.name,
         attempt=grant.attempt,
@@ -47,6 +48,7 @@ def launch_spec(books: Books, step: StepRecord, grant: Grant) -> LaunchSpec:
         argv=definition.argv,
         env=definition.env,
         secrets=definition.secrets,
+        secret_files=definition.secret_files,
         resources=grant.resources,
         timeout_ms=definition.timeout_ms,
         grace_ms=grant.grace_ms,

@@ -5,6 +5,7 @@ Never in here: a promise that the spool does not hold already.
 
 import asyncio
 import itertools
+import os
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -16,7 +17,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from headbay.activities.artifacts import ArtifactStore
-from headbay.activities.executor.port import Executor
+from headbay.activities.executor.port import Executor, Secrets
 from headbay.activities.executor.records import CorruptRecordError, read_record, replace
 from headbay.activities.executor.shim.family import Family
 from headbay.activities.executor.shim.kernel import boottime_ns, start_ticks
@@ -32,10 +33,11 @@ from headbay.workers.node.orders import refuse
 from headbay.workers.node.results import without_exit
 from headbay.workers.node.room import Room
 from headbay.workers.node.scribe import Scribe
+from headbay.workers.node.secret_store import SecretStore
 from headbay.workers.node.spool import Entry, Spool, Token, unit_name
 from headbay.workers.node.supervision import Attempt
 from headbay.workers.node.wire import TokenGoneError, Wire
-from headbay.workers.node.workspace import Workspace, Workspaces, read_secrets
+from headbay.workers.node.workspace import Workspace, Workspaces
 
 __all__ = ["Agent"]
 
@@ -78,7 +80,7 @@ class Agent:
         self.wire = Wire(client)
         self.epoch = 0
         self.presence_lost = asyncio.Event()
-        self._places = places
+        self._secrets = SecretStore.find(places, os.environ)
         self._attempts: dict[str, Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._spooling: dict[str, asyncio.Event] = {}
@@ -95,9 +97,9 @@ class Agent:
         """An attempt's surroundings."""
         return self._workspaces.of(spec, unit)
 
-    def secrets(self, spec: LaunchSpec) -> dict[str, str]:
+    def secrets(self, spec: LaunchSpec) -> Secrets:
         """Values of its secrets."""
-        return read_secrets(spec, self._places)
+        return self._secrets.read(spec)
 
     # -- start ---------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from headbay.activities.executor.port import Executor, LaunchFailedError, Started
+from headbay.activities.executor.port import Executor, LaunchFailedError, Secrets, Started
 from headbay.activities.executor.records import CorruptRecordError
 from headbay.activities.executor.shim.family import KILL_WITHIN_S
 from headbay.activities.executor.shim.kernel import boottime_ns, process_stat, send_signal
@@ -29,6 +29,7 @@ from headbay.workers.node.keeper import Keeper
 from headbay.workers.node.results import from_exit, without_exit
 from headbay.workers.node.room import Room
 from headbay.workers.node.scribe import Scribe
+from headbay.workers.node.secret_store import SecretUnavailableError
 from headbay.workers.node.spool import Entry, Spool, Token
 from headbay.workers.node.wire import TokenGoneError, Wire
 from headbay.workers.node.workspace import PreparationError, Workspace
@@ -66,8 +67,8 @@ class Surroundings(Protocol):
         """An attempt's surroundings."""
         ...
 
-    def secrets(self, spec: LaunchSpec) -> dict[str, str]:
-        """Values of its secrets."""
+    def secrets(self, spec: LaunchSpec) -> Secrets:
+        """Values of its secrets; raises SecretUnavailableError if it has one of them not."""
         ...
 
 
@@ -211,10 +212,10 @@ class Attempt:
         try:
             await self._prepare()
             await self._keeper.leased.wait()
-            values: dict[str, str] = {}
-            if self.spec.secrets:
+            values = Secrets()
+            if self.spec.secrets or self.spec.secret_files:
                 values = await asyncio.to_thread(self._node.secrets, self.spec)
-        except PreparationError as error:
+        except (PreparationError, SecretUnavailableError) as error:
             return self._no_exit(Outcome.EXEC_FAILED, str(error))
         except OSError as error:
             why = f"the node could not write its order: {error}"
@@ -286,7 +287,7 @@ class Attempt:
         if not self._workspace.quick:
             await asyncio.to_thread(self._workspace.prepare)
 
-    async def _start(self, values: dict[str, str]) -> None:
+    async def _start(self, values: Secrets) -> None:
         """Spawn a shim, remember it, and only then let it go."""
         executor = self._node.executor
         shim = await executor.spawn(self.entry.folder)

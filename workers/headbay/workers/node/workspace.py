@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from headbay.activities.artifacts import ArtifactStore
-from headbay.activities.places import BadNameError, NodePlaces, Places, private
+from headbay.activities.places import NodePlaces, private
 from headbay.domain.attempt import (
     INLINE_OUTPUT_BYTES,
     ArtifactsRef,
@@ -24,7 +24,7 @@ from headbay.workers.node.folders import Folders
 from headbay.workers.node.output import BadOutputError, parse_output, read_output
 from headbay.workers.node.spool import SHARED_PREFIX
 
-__all__ = ["Kept", "PreparationError", "Workspace", "Workspaces", "read_secrets"]
+__all__ = ["Kept", "PreparationError", "Workspace", "Workspaces"]
 
 log = structlog.get_logger(__name__)
 
@@ -50,28 +50,6 @@ class Kept:
     output: OutputRef | None = None
     artifacts: ArtifactsRef | None = None
     violation: str = ""
-
-
-def read_secrets(spec: LaunchSpec, places: Places) -> dict[str, str]:
-    """Values of a step's secrets, by environment name; never written anywhere.
-
-    Raises:
-        PreparationError: One is missing.
-    """
-    values: dict[str, str] = {}
-    for variable, name in spec.secrets.items():
-        where = f"secret {name!r} (for {variable}) is not on node {spec.node!r}"
-        what = f"put its value into {places.secrets / name} (mode 0600) and retry"
-        try:
-            value = places.secret(name).read_text().removesuffix("\n")
-        except (FileNotFoundError, BadNameError) as error:
-            raise PreparationError(f"{where}: {what}") from error
-        except (OSError, UnicodeDecodeError) as error:
-            raise PreparationError(f"{where} readable ({type(error).__name__}): {what}") from error
-        if "\0" in value:
-            raise PreparationError(f"{where}: it holds a NUL byte, no environment can; {what}")
-        values[variable] = value
-    return values
 
 
 class NoInputs:

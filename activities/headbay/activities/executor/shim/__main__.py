@@ -1,8 +1,8 @@
 """Entry point: ``python -I -S …/executor/shim DIRECTORY FD``.
 
 DIRECTORY is the attempt's folder in the spool, with `order.json` and `lease`. FD is the pipe that
-brings the 32-byte nonce and then a JSON object of secret environment; its end without a nonce means
-"never".
+brings the 32-byte nonce and then secrets as JSON: ``env``, values by variable, and ``files``, what
+files hold, in Base64, by the variable that names them; its end without a nonce means "never".
 """
 
 import os

@@ -6,12 +6,20 @@ import signal
 import time
 
 __all__ = [
+    "MS_BIND",
+    "MS_NODEV",
+    "MS_NOEXEC",
+    "MS_NOSUID",
+    "MS_RDONLY",
+    "MS_REMOUNT",
     "PR_SET_CHILD_SUBREAPER",
     "PR_SET_NO_NEW_PRIVS",
     "boot_id",
     "boottime_ns",
     "forbid_cgroup_writes",
+    "mount",
     "now_ms",
+    "own_mounts",
     "prctl",
     "process_stat",
     "protect_from_oom",
@@ -38,8 +46,8 @@ def prctl(option: int, value: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def forbid_cgroup_writes() -> None:
-    """Make /sys/fs/cgroup read-only for this process and all that it starts, and for nobody else.
+def own_mounts() -> None:
+    """Give this process, and all that it starts, mounts that nobody else sees.
 
     Source: mount_namespaces(7): nothing of it travels back out of a namespace that is a slave.
 
@@ -47,16 +55,38 @@ def forbid_cgroup_writes() -> None:
         OSError: The kernel refused.
     """
     libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    mount(None, "/", None, MS_REC | MS_SLAVE, None)
 
-    def demand(result: int) -> None:
-        if result != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
 
-    demand(libc.unshare(CLONE_NEWNS))
-    demand(libc.mount(None, b"/", None, ctypes.c_ulong(MS_REC | MS_SLAVE), None))
+def forbid_cgroup_writes() -> None:
+    """Make /sys/fs/cgroup read-only here; only after `own_mounts`.
+
+    Raises:
+        OSError: The kernel refused.
+    """
     flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
-    demand(libc.mount(None, b"/sys/fs/cgroup", None, ctypes.c_ulong(flags), None))
+    mount(None, "/sys/fs/cgroup", None, flags, None)
+
+
+def mount(
+    source: "str | None", target: str, kind: "str | None", flags: int, options: "str | None"
+) -> None:
+    """Mount, or change a mount.
+
+    Source: mount(2).
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
+    data = None if options is None else options.encode()
+    if libc.mount(*encoded, ctypes.c_ulong(flags), data) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), target)
 
 
 def boottime_ns() -> int:

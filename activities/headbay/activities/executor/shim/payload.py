@@ -1,12 +1,20 @@
 """Forks the payload in two steps: a child that waits, and then its exec, which may fail."""
 
+import binascii
 import json
 import os
 import resource
 import signal
 import warnings  # noqa: F401 - os.execvpe imports it, and a payload's user may not read it
 
-from .kernel import PR_SET_NO_NEW_PRIVS, forbid_cgroup_writes, prctl, protect_from_oom
+from .kernel import (
+    PR_SET_NO_NEW_PRIVS,
+    forbid_cgroup_writes,
+    own_mounts,
+    prctl,
+    protect_from_oom,
+)
+from .secret_files import hold, mount_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # costs milliseconds at every start
@@ -32,7 +40,7 @@ class Payload:
     """
 
     def __init__(
-        self, launch: "dict[str, Any]", secrets: "dict[str, str]", oom: "str | None"
+        self, launch: "dict[str, Any]", secrets: "dict[str, Any]", oom: "str | None"
     ) -> None:
         out_read, out_write = os.pipe()
         gate_read, self._gate = os.pipe()
@@ -60,7 +68,7 @@ class Payload:
 
 def _become(
     launch: "dict[str, Any]",
-    secrets: "dict[str, str]",
+    secrets: "dict[str, Any]",
     oom: "str | None",
     fds: "tuple[int, int, int]",
 ) -> "NoReturn":
@@ -79,10 +87,20 @@ def _become(
         if oom is not None:
             protect_from_oom(str(max(0, int(oom))))  # A node's protection is not the payload's.
         os.umask(0o022)
-        if launch.get("scope") is not None and os.getuid() == 0:
+        user = launch.get("user")
+        files = {name: binascii.a2b_base64(text) for name, text in secrets["files"].items()}
+        folder = launch.get("secret_folder") if files else None
+        scoped = launch.get("scope") is not None and os.getuid() == 0
+        if scoped or folder is not None:
+            where = "get mounts of its own"
+            own_mounts()
+        if scoped:
             where = "make the control groups read-only"
             forbid_cgroup_writes()
-        user = launch.get("user")
+        if folder is not None:
+            where = f"mount its secrets on {folder[:SHOWN]}"
+            owner = (os.getuid(), os.getgid()) if user is None else (user["uid"], user["gid"])
+            paths = mount_files(folder, files, *owner)
         if user is not None:
             where = f"become {user['name'][:SHOWN]}"
             _become_user(user)
@@ -91,9 +109,12 @@ def _become(
         os.chdir(launch["cwd"])
         os.closerange(3, error_write)
         os.closerange(error_write + 1, os.sysconf("SC_OPEN_MAX"))
+        if folder is None:
+            where = "hold its secrets in memory"
+            paths = hold(files)
         argv = launch["argv"]
         where = f"execute {argv[0][:SHOWN]}"
-        os.execvpe(argv[0], argv, {**secrets, **launch["env"]})  # noqa: S606 - what this is for
+        os.execvpe(argv[0], argv, {**secrets["env"], **paths, **launch["env"]})  # noqa: S606 - what this is for
     except OSError as error:
         record = {"errno": error.errno, "where": where, "why": os.strerror(error.errno or 0)}
     except BaseException as error:  # noqa: BLE001 - told to the parent, then _exit

@@ -56,7 +56,7 @@ class Supervision:
         self._started_ms = 0
         self._ended_ns: int | None = None
 
-    def begin(self, secrets: "dict[str, str]", oom: "str | None") -> bool:
+    def begin(self, secrets: "dict[str, Any]", oom: "str | None") -> bool:
         """Fork the payload, say so durably, and only then let it execute.
 
         Returns:
@@ -81,7 +81,7 @@ class Supervision:
             payload.go()
         return True
 
-    def _enter(self, secrets: "dict[str, str]", oom: "str | None") -> bool:
+    def _enter(self, secrets: "dict[str, Any]", oom: "str | None") -> bool:
         """Apply the limits and fork the payload below them; False if one of them is not kept."""
         scope = self._launch.get("scope")
         try:
