@@ -4,6 +4,7 @@ Scopes are bound to the service of their class. Its deadline is a little later t
 that any shim of the class obeys, so that systemd acts only where shims did not.
 """
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ class LeaseUnits:
         self._bus = bus
         self._deadlines: dict[int, int] = {}
         self._up: set[int] = set()
+        self._starting = asyncio.Lock()
 
     def renew(self, lease_ms: int, until_ns: int) -> None:
         """A shim of this class may live until then, by CLOCK_BOOTTIME."""
@@ -56,8 +58,11 @@ class LeaseUnits:
         Raises:
             LaunchFailedError: It could not be started.
         """
-        if lease_ms in self._up:
-            return
+        async with self._starting:
+            if lease_ms not in self._up:
+                await self._start(lease_ms)
+
+    async def _start(self, lease_ms: int) -> None:
         unit = lease_unit(self._node, lease_ms)
         state = await self._state(unit)
         if state != "active":
