@@ -139,7 +139,7 @@ async def test_memory_beyond_the_limit_kills_that_step_alone_and_grows_with_retr
                     "name": "s",
                     "run": EAT.format(mib=100),
                     "resources": {"cpu": 1, "memory": "64Mi"},
-                    "retry": {"maxAttempts": 2, "oom": {"factor": "2", "maxMemory": "256Mi"}},
+                    "retry": {"maxAttempts": 2, "oom": {"memoryFactor": 2, "maxMemory": "256Mi"}},
                 },
                 {
                     "name": "neighbour",

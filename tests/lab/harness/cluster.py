@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from support.cluster import Cluster, until
+from temporalio.client import WorkflowHandle
 
-from headbay.domain.ids import pool_workflow_id
+from headbay.domain.ids import pool_workflow_id, workload_workflow_id
 
 from .machine import DISK, Machine, wait_for
 from .network import CLUSTER, HOST
@@ -122,9 +123,20 @@ class LabCluster(Cluster):
 
         async def final() -> Any:
             status = await self.status(workload)
+            if status is None:  # Refused, perhaps: then this raises, and says why.
+                await self.handle(workload).result()
             return status if status and status["status"] in FINAL else None
 
         return dict(await until(final, seconds, f"{workload} ended"))
+
+    def handle(self, workload: str) -> WorkflowHandle[Any, Any]:
+        """Its workflow."""
+        assert self.client is not None
+        return self.client.get_workflow_handle(workload_workflow_id(workload))
+
+    async def attempts(self, workload: str, step: str = "s") -> list[dict[str, Any]]:
+        """All attempts of a step so far."""
+        return list((await self.step(workload, step))["attempts"])
 
     def spool(self, machine: Machine) -> Path:
         """Where the node's spool is, as the machine sees it."""
