@@ -19,6 +19,7 @@ async def nodes(lab, cluster):
     """Two nodes with workers that start at boot, and no traces of former payloads."""
     machines = lab.machines(2)
     for machine in machines:
+        machine.heal()
         for file in machine.records.iterdir():
             file.unlink()
         cluster.install_worker(machine, "--cpu", "2")
@@ -111,7 +112,7 @@ async def test_a_partition_longer_than_the_lease_ends_the_step_before_it_runs_el
     where.cut()
     cut = time.monotonic()
     # The node itself must end the payload, within the lease, without hearing from anybody.
-    where.wait_until("! pgrep -f ticker.py", TTL_S + 5)
+    where.wait_until("! pgrep -f '[t]icker.py'", TTL_S + 5)
     assert time.monotonic() - cut < TTL_S + 2
 
     async def elsewhere():
@@ -143,7 +144,7 @@ async def test_a_machine_frozen_past_its_lease_is_fenced_when_it_thaws(cluster, 
     status = await cluster.ended("freeze", 150)
     last = status["steps"][0]["attempts"][-1]
     assert (last["outcome"], last["node"]) == ("SUCCEEDED", other.name)
-    where.wait_until("! pgrep -f ticker.py", 10)
+    where.wait_until("! pgrep -f '[t]icker.py'", 10)
     stale = [t for t in oracle.traces(nodes) if t.node == where.name]
     # Invariant 2: until its shim's first poll after the thaw, and no longer.
     assert all(t.last - thawed < 2_000_000_000 and not t.ended for t in stale), stale
