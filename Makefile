@@ -2,10 +2,11 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST_ARGS ?=
+LAB_ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test format lint types imports contracts fix lock bench
+.PHONY: help setup demo test format lint types imports contracts fix lock bench lab
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +19,11 @@ demo: setup ## Headbay builds and tests itself: examples/build-and-test.yaml
 
 test: format lint types imports contracts ## every check, then every test
 	@scripts/browser
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/lab $(PYTEST_ARGS)
+	@scripts/lab
+
+lab: setup ## tests on real Linux nodes alone; LAB_ARGS go to pytest
+	@scripts/lab $(LAB_ARGS)
 
 format: setup ## is everything formatted? (`make fix` formats)
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run 'make fix'"; exit 1; }

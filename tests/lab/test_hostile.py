@@ -1,5 +1,6 @@
 """Promise: whatever a payload does, it is gone in time, and the machine is well afterwards."""
 
+import os
 import time
 
 import pytest
@@ -65,10 +66,11 @@ async def test_a_frozen_payload_is_thawed_to_be_killed(cluster, node):
     wait_clean(node, cluster.spool(node))
 
 
-LOG_BYTES = 10_000_000_000
+LOG_BYTES = int(os.environ.get("HEADBAY_LAB_LOG_BYTES") or 1_000_000_000)
+"""More, such as 10_000_000_000, takes minutes on a node of the lab."""
 
 
-async def test_ten_gigabytes_without_a_newline_are_counted_exactly(cluster, node):
+async def test_gigabytes_without_a_newline_are_counted_exactly(cluster, node):
     step = {
         "name": "s",
         "run": ["/usr/bin/head", "-c", str(LOG_BYTES), "/dev/zero"],
