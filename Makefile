@@ -20,7 +20,6 @@ demo: setup ## Headbay builds and tests itself: examples/build-and-test.yaml
 test: format lint types imports contracts ## every check, then every test
 	@scripts/browser
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/lab $(PYTEST_ARGS)
-	@scripts/lab
 
 lab: setup ## tests on real Linux nodes alone; LAB_ARGS go to pytest
 	@scripts/lab $(LAB_ARGS)

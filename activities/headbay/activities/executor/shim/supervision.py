@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # costs milliseconds at every start
 __all__ = ["Supervision"]
 
 POLL_NS = 250_000_000
+STOP_WITHIN_NS = 500_000_000
+"""How much later than its payload a shim may hear that their scope is being stopped."""
 PUMPS_A_TURN = 64
 LAST_TURNS = 16
 """What is still in the pipe at the end is at most what a pipe holds: 1 MiB, root's may be larger.
@@ -222,10 +224,24 @@ class Supervision:
         self._ladder.note(boottime_ns(), "KILL")
         self._family.end(self._reap)
 
+    def _await_stop(self) -> None:
+        """A payload that TERM ended may have got systemd's before this process got its own."""
+        status = self._main_status
+        ours = self._launch.get("scope") is None or self._ladder.causes
+        if ours or status is None or not os.WIFSIGNALED(status):
+            return
+        if os.WTERMSIG(status) != signal.SIGTERM:
+            return
+        until = boottime_ns() + STOP_WITHIN_NS
+        while not self._stopped and (left := until - boottime_ns()) > 0:
+            select.select([self._wake], [], [], left / 1e9)
+            _drain(self._wake)
+
     def finish(self) -> None:
         """Write the exit record; it is durable before this process leaves."""
         self._log.close()
         status = self._main_status
+        self._await_stop()
         if self._stopped and (status is None or os.WIFSIGNALED(status)):
             self._ladder.stopped(boottime_ns())
         ended = boottime_ns() if self._ended_ns is None else self._ended_ns
