@@ -159,6 +159,18 @@ async def test_memory_beyond_the_limit_kills_that_step_alone_and_grows_with_retr
     wait_clean(node, cluster.spool(node))
 
 
+FORKS = """
+import os, sys, time
+for _ in range(20):
+    try:
+        child = os.fork()
+    except BlockingIOError:
+        sys.exit(5)
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+"""
+
 CAUSES = {
     "signaled": ({"run": "kill -KILL $$"}, "SIGNALED", []),
     "segfault": ({"run": ["/bin/sh", "-c", "kill -SEGV $$"]}, "SIGNALED", []),
@@ -170,7 +182,7 @@ CAUSES = {
     "no-such-program": ({"run": ["/no/such/program"]}, "EXEC_FAILED", []),
     "exit-127": ({"run": "exit 127"}, "FAILED", []),
     "pids": (
-        {"run": "for i in $(seq 20); do sleep 1 & done; wait", "resources": {"tasks": 6}},
+        {"run": ["python3", "-c", FORKS], "resources": {"tasks": 6}},
         "FAILED",
         ["leftovers_killed", "pids_limit_hit"],
     ),
