@@ -1,4 +1,4 @@
-"""`python -m benchmarks engine`: progress on standard error, the result on standard output."""
+"""`python -m benchmarks engine|execution`: progress on stderr, the result on standard output."""
 
 import argparse
 import asyncio
@@ -6,17 +6,20 @@ import json
 import os
 import platform
 import sys
+import tempfile
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from benchmarks.engine import Engine
+from benchmarks.execution import Execution
 from benchmarks.stage import stage
 
 
 def parser() -> argparse.ArgumentParser:
     """Options."""
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    options.add_argument("what", choices=["engine"])
+    options.add_argument("what", choices=["engine", "execution"])
     options.add_argument("--json", action="store_true", help="one JSON object on the last line")
     options.add_argument("--check", action="store_true", help="exit 1 if a target is missed")
     options.add_argument("--pairs", type=int, default=3, help="interleaved pairs (default 3)")
@@ -44,10 +47,23 @@ async def engine(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+async def execution(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run the execution benchmark, on a node."""
+    with tempfile.TemporaryDirectory(prefix="headbay-bench-", dir="/var/tmp") as folder:
+        result = await Execution(Path(folder)).measure(arguments.pairs)
+    return {
+        "benchmark": "execution",
+        "headbay": version("headbay"),
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        **result,
+    }
+
+
 def main() -> int:
     """Entry point."""
     arguments = parser().parse_args()
-    result = asyncio.run(engine(arguments))
+    result = asyncio.run({"engine": engine, "execution": execution}[arguments.what](arguments))
     if arguments.json:
         print(json.dumps(result))
     else:
