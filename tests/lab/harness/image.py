@@ -27,7 +27,7 @@ UNITS = {
     "lab-setup.service": """\
 [Unit]
 DefaultDependencies=no
-After=local-fs.target
+After=local-fs.target systemd-tmpfiles-setup.service
 Before=lab-agent.service
 
 [Service]

@@ -75,7 +75,11 @@ class Machine:
         ]
         for place in (*mounts.values(), DISK):
             (self.root / place.relative_to("/")).mkdir(parents=True, exist_ok=True)
-        lines += [f"mount -t hostfs -o {host} none {here}" for host, here in mounts.items()]
+        # Below /tmp a place is cleared away at every boot.
+        lines += [
+            f"mkdir -p {here}; mount -t hostfs -o {host} none {here}"
+            for host, here in mounts.items()
+        ]
         lines.append(f"mount -t ext4 /dev/ubda {DISK}")
         (self.root / "lab/setup.sh").write_text("\n".join(lines) + "\n")
         with self._disk.open("wb") as disk:
@@ -93,6 +97,7 @@ class Machine:
         uml = self._folder / "uml"
         uml.mkdir(exist_ok=True)
         command = [
+            "setpriv", "--pdeathsig", "KILL",  # no machine outlives a test that was killed
             "linux.uml", f"mem={memory}", "root=/dev/root", "rootfstype=hostfs",
             f"rootflags={self.root}", "rw", "con=null", "con0=fd:0,fd:1",
             f"umid={self.name}-{self._boots}", f"uml_dir={uml}", f"ubd0={self._disk}",
