@@ -10,6 +10,7 @@ from headbay.activities.artifacts.errors import (
 )
 from headbay.activities.artifacts.manifest import Manifest, ManifestEntry
 from headbay.activities.artifacts.port import ArtifactStore
+from headbay.activities.artifacts.reader import Reader
 
 __all__ = [
     "ArtifactConflictError",
@@ -21,4 +22,5 @@ __all__ = [
     "Limits",
     "Manifest",
     "ManifestEntry",
+    "Reader",
 ]

@@ -20,6 +20,7 @@ from typing import Final
 
 from headbay.activities.artifacts.errors import ArtifactGlobError
 from headbay.activities.artifacts.manifest import is_inside
+from headbay.activities.artifacts.reader import Reader
 
 __all__ = ["MATCHED_NOTHING", "Limits", "find_files"]
 
@@ -49,9 +50,15 @@ class Limits:
 
 
 def find_files(
-    root: Path, globs: list[str], limits: Limits
+    root: Path, globs: list[str], limits: Limits, reader: Reader | None = None
 ) -> Generator[tuple[str, int, str], None, None]:
     """Open what the globs name, each file once, in order of the globs and then of names.
+
+    Args:
+        root: Folder.
+        globs: What to find below it.
+        limits: What one attempt may keep.
+        reader: Whose rights count; None for this process's own.
 
     Yields:
         (relative path, open descriptor of a regular file, glob); the descriptor is closed when
@@ -63,10 +70,11 @@ def find_files(
     """
     seen: set[str] = set()
     for glob in globs:
-        walk = _Walk(glob, _parts(glob), limits)
+        walk = _Walk(glob, _parts(glob), limits, reader)
         matched = False
         top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            walk.check(top, ())
             for path, descriptor in walk.match(top, (), walk.parts):
                 matched = True
                 try:
@@ -99,11 +107,21 @@ def _parts(glob: str) -> tuple[str, ...]:
 class _Walk:
     """Matching of one glob."""
 
-    def __init__(self, glob: str, parts: tuple[str, ...], limits: Limits) -> None:
+    def __init__(
+        self, glob: str, parts: tuple[str, ...], limits: Limits, reader: Reader | None
+    ) -> None:
         self.glob = glob
         self.parts = parts
         self._limits = limits
+        self._reader = reader
         self._visited = 0
+
+    def check(self, descriptor: int, path: tuple[str, ...]) -> os.stat_result:
+        """What is open; refused if it is not the reader's to read."""
+        status = os.fstat(descriptor)
+        if self._reader is not None and not self._reader.may_read(status):
+            raise self._refusal(path or (".",), "is not readable for the step's user")
+        return status
 
     def match(
         self, folder: int, above: tuple[str, ...], parts: tuple[str, ...]
@@ -181,9 +199,15 @@ class _Walk:
 
     def _open(self, folder: int, path: tuple[str, ...], flags: int) -> int:
         try:
-            return os.open(path[-1], flags, dir_fd=folder)
+            descriptor = os.open(path[-1], flags, dir_fd=folder)
         except OSError as error:
             raise self._refusal(path, f"cannot be opened: {error.strerror}") from error
+        try:
+            self.check(descriptor, path)
+        except ArtifactGlobError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     def _open_regular(self, folder: int, path: tuple[str, ...]) -> int:
         try:

@@ -27,6 +27,7 @@ from headbay.activities.artifacts.errors import (
 )
 from headbay.activities.artifacts.manifest import Manifest, ManifestEntry
 from headbay.activities.artifacts.placing import place_file
+from headbay.activities.artifacts.reader import Reader
 from headbay.activities.places import BadNameError
 from headbay.domain.attempt import ArtifactsRef
 from headbay.domain.ids import STEP_NAME, WORKLOAD_ID
@@ -94,12 +95,18 @@ class DirectoryStore:
             name.rename(path)
         return size
 
-    def collect(self, root: Path, globs: list[str], limits: Limits | None = None) -> Manifest:
+    def collect(
+        self,
+        root: Path,
+        globs: list[str],
+        limits: Limits | None = None,
+        reader: Reader | None = None,
+    ) -> Manifest:
         """Keep the files that globs name below a folder."""
         limits = limits or Limits()
         entries: list[ManifestEntry] = []
         left = limits.total_bytes
-        with closing(find_files(root, globs, limits)) as found:
+        with closing(find_files(root, globs, limits, reader)) as found:
             for path, descriptor, glob in found:
                 with os.fdopen(descriptor, "rb", closefd=False) as source:
                     try:

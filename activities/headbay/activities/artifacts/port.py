@@ -5,6 +5,7 @@ from typing import BinaryIO, Protocol
 
 from headbay.activities.artifacts.collecting import Limits
 from headbay.activities.artifacts.manifest import Manifest
+from headbay.activities.artifacts.reader import Reader
 from headbay.domain.attempt import ArtifactsRef
 
 __all__ = ["ArtifactStore"]
@@ -55,8 +56,14 @@ class ArtifactStore(Protocol):
         """
         ...
 
-    def collect(self, root: Path, globs: list[str], limits: Limits | None = None) -> Manifest:
-        """Keep the files that globs name below a folder.
+    def collect(
+        self,
+        root: Path,
+        globs: list[str],
+        limits: Limits | None = None,
+        reader: Reader | None = None,
+    ) -> Manifest:
+        """Keep the files that globs name below a folder, and that the reader may read.
 
         Raises:
             ArtifactGlobError: See `headbay.activities.artifacts.collecting.find_files`; also if a

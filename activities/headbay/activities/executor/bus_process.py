@@ -6,7 +6,6 @@ output; answers come as they are ready.
 
   {"id", "op": "start", "unit", "properties"} -> {"id", "result"}; once its job has ended
   {"id", "op": "stop", "unit"}                -> {"id", "result"}; likewise; no such unit: "absent"
-  {"id", "op": "set", "unit", "properties"}   -> {"id"}
   {"id", "op": "get", "unit", "interface", "property"} -> {"id", "value"}
 
 Properties are [name, D-Bus signature, value]. What systemd refuses is answered with ``error`` and
@@ -86,9 +85,8 @@ class Systemd:
         self._bus = DBus(user_mode=user)
         self._bus.open()
         self._jobs: dict[str, int] = {}
-        self._on_removed = lambda message, **_: self._removed(
-            message
-        )  # Kept: nothing else refers to it.
+        # Kept: nothing else refers to it.
+        self._on_removed = lambda message, **_: self._removed(message)
         self._bus.match_signal(None, MANAGER[1], MANAGER[2], b"JobRemoved", self._on_removed)
         self._call(b"Subscribe", [])
 
@@ -113,10 +111,6 @@ class Systemd:
                     if -error.errno != errno.ENOENT:
                         raise
                     return {"result": "absent"}
-            case "set":
-                arguments = [(ord("s"), unit), (ord("b"), True)]
-                self._call(b"SetUnitProperties", arguments + property_array(order["properties"]))
-                return {}
             case "get":
                 path = path_encode(MANAGER[1] + b"/unit", unit)
                 arguments = [(ord("s"), order[name].encode()) for name in ("interface", "property")]

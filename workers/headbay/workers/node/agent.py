@@ -111,7 +111,7 @@ class Agent:
         """
         for entry in list(self.spool.entries()):
             try:
-                attempt = Attempt(entry, entry.spec, entry.token, self)
+                attempt = Attempt(entry, entry.spec, entry.token, self, entry.user)
             except (CorruptRecordError, OSError, ValueError, KeyError) as error:
                 await self._put_aside(entry, error)
                 continue

@@ -117,6 +117,12 @@ class Entry:
         return LaunchSpec.model_validate(read_record(self.path(ORDER))["spec"])
 
     @property
+    def user(self) -> dict[str, Any] | None:
+        """Whom its payload runs as; None for the worker's own user."""
+        user: dict[str, Any] | None = read_record(self.path(ORDER))["launch"].get("user")
+        return user
+
+    @property
     def token(self) -> Token:
         """Where its heartbeats go now: the order's token, or the one that replaced it."""
         row = self.read("token") or read_record(self.path(ORDER))["token"]

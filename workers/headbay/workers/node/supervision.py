@@ -80,7 +80,14 @@ class Attempt:
         ended: Set once its process is proven gone.
     """
 
-    def __init__(self, entry: Entry, spec: LaunchSpec, token: Token, node: Surroundings) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        spec: LaunchSpec,
+        token: Token,
+        node: Surroundings,
+        user: dict[str, Any] | None = None,
+    ) -> None:
         self.entry = entry
         self.spec = spec
         self.token = token
@@ -89,6 +96,7 @@ class Attempt:
         self.ended = asyncio.Event()
         self._node = node
         self._workspace = node.workspace(spec, entry.unit)
+        self._workspace.belongs_to(user)
         self._keeper = Keeper(self, node.wire)
         self._nonce = secrets.token_hex(NONCE_BYTES)
         self._ordered = False

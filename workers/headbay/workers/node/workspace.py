@@ -5,13 +5,16 @@ import json
 import os
 import secrets
 import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from headbay.activities.artifacts import ArtifactStore
+from headbay.activities.artifacts import ArtifactStore, Reader
 from headbay.activities.places import NodePlaces, private
 from headbay.domain.attempt import (
     INLINE_OUTPUT_BYTES,
@@ -164,12 +167,18 @@ class Workspace:
         return base / self._spec.workdir
 
     @property
-    def _relative(self) -> bool:
-        return not Path(self._spec.workdir or ".").is_absolute()
+    def _below_own(self) -> bool:
+        """Whether its folder is the step's own one, or below it."""
+        return not self._spec.base_dir and not Path(self._spec.workdir or ".").is_absolute()
 
     def describe(self) -> dict[str, Any]:
-        """Folder (``cwd``) and environment of the payload."""
-        return {"cwd": str(self.cwd), "env": self._environment()}
+        """Folder (``cwd``) and environment of the payload.
+
+        What is missing of a folder below its own (``make_cwd``) the payload makes itself: with its
+        own rights a link that a sibling put in the way leads nowhere that it could not go.
+        """
+        make = self._spec.workdir is not None and self._below_own
+        return {"cwd": str(self.cwd), "make_cwd": make, "env": self._environment()}
 
     def prepare(self) -> None:
         """Make the directories and inputs.
@@ -177,9 +186,7 @@ class Workspace:
         Raises:
             PreparationError: Something that it needs is not there.
         """
-        cwd = self.cwd
-        relative = not self._spec.base_dir and self._relative
-        if relative and not Path(os.path.normpath(cwd)).is_relative_to(self.root):
+        if self._below_own and not Path(os.path.normpath(self.cwd)).is_relative_to(self.root):
             raise PreparationError(
                 f"workdir {self._spec.workdir!r} leaves the step's own folder: name a folder below "
                 "it, or an absolute path of the node"
@@ -191,8 +198,6 @@ class Workspace:
                 private(self.root)
                 os.utime(self.root)  # It is kept while it is used.
             self._hand_over()
-            if self._spec.workdir and relative:
-                self._make_below(cwd)
             self._inputs()
         except (HeadbayError, OSError) as error:
             raise PreparationError(f"could not prepare the step's folder: {error}") from error
@@ -213,14 +218,6 @@ class Workspace:
                 )
             os.chown(folder, user["uid"], user["gid"])
 
-    def _make_below(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        if self._user is not None:
-            for part in (folder, *folder.parents):
-                if part == self.root:
-                    break
-                os.chown(part, self._user["uid"], self._user["gid"], follow_symlinks=False)
-
     def _inputs(self) -> None:
         if not self._spec.inputs:
             self._among.no_inputs.make()
@@ -238,21 +235,19 @@ class Workspace:
 
         In a shared workspace a sibling may be reading them already: they are the same.
         """
-        target = self.root / "inputs" / step
-        if target.parent.is_symlink():
-            raise PreparationError("the workspace's `inputs` is a symbolic link: remove it")
-        if target.is_dir():
-            return
-        draft = self._drafts / step
-        self._store.materialise(self._store.manifest(manifest), draft)
-        private(target.parent)
-        if self._user is not None:
-            target.parent.chmod(0o755)
-        try:
-            draft.rename(target)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise  # Otherwise a sibling was quicker.
+        with _folder_below(self.root, "inputs") as inputs:
+            with suppress(FileNotFoundError):
+                if stat.S_ISDIR(os.stat(step, dir_fd=inputs, follow_symlinks=False).st_mode):
+                    return
+            draft = self._drafts / step
+            self._store.materialise(self._store.manifest(manifest), draft)
+            if self._user is not None:
+                os.fchmod(inputs, 0o755)
+            try:
+                os.rename(draft, step, dst_dir_fd=inputs)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise  # Otherwise a sibling was quicker.
 
     def _environment(self) -> dict[str, str]:
         spec = self._spec
@@ -324,13 +319,15 @@ class Workspace:
         if not cwd.is_dir():
             return f"the folder {cwd} is not there any more"
         real, home = cwd.resolve(), self.root.parent.resolve() / self.root.name
-        if not self._spec.base_dir and self._relative and not real.is_relative_to(home):
+        if self._below_own and not real.is_relative_to(home):
             return f"the folder {cwd} was replaced by a link to {real}"
         return ""
 
     def _collect(self) -> ArtifactsRef:
         spec = self._spec
-        manifest = self._store.collect(self.cwd, spec.artifacts)
+        user = self._user
+        reader = None if user is None else Reader(user["uid"], user["groups"])
+        manifest = self._store.collect(self.cwd, spec.artifacts, reader=reader)
         return self._store.keep(spec.workload, spec.step, spec.attempt, spec.fence, manifest)
 
     def release(self) -> bool:
@@ -361,6 +358,32 @@ class Workspace:
                 _remove(path)
             except OSError as error:
                 log.warning("workspace.kept", folder=str(path), error=str(error))
+
+
+@contextmanager
+def _folder_below(root: Path, name: str) -> Iterator[int]:
+    """A folder in one that payloads write to, made if need be; nothing can be swapped for it.
+
+    Raises:
+        PreparationError: Something else is in its place.
+    """
+    folder = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    above = os.open(root, folder)
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=above)
+        try:
+            found = os.open(name, folder, dir_fd=above)
+        except OSError as error:
+            raise PreparationError(
+                f"the workspace's `{name}` is a symbolic link or no folder: remove it"
+            ) from error
+    finally:
+        os.close(above)
+    try:
+        yield found
+    finally:
+        os.close(found)
 
 
 def _remove(folder: Path) -> None:

@@ -105,6 +105,9 @@ def _become(
             where = f"become {user['name'][:SHOWN]}"
             _become_user(user)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
+        if launch.get("make_cwd"):
+            where = f"make {launch['cwd'][:SHOWN]}"
+            os.makedirs(launch["cwd"], exist_ok=True)
         where = f"chdir to {launch['cwd'][:SHOWN]}"
         os.chdir(launch["cwd"])
         os.closerange(3, error_write)
