@@ -44,20 +44,30 @@ async def ended(cluster, workload):
     return await until(final, 60, f"{workload} ended")
 
 
-async def test_an_output_is_kept_that_a_restarted_worker_finds(cluster):
-    go = cluster.root.parent / "go"
-    script = f"while [ ! -e {go} ]; do sleep 0.05; done; echo '\"kept\"' > $HEADBAY_OUTPUT"
+async def test_an_output_is_kept_that_a_restarted_worker_finds(cluster, open_folder):
+    marks = open_folder / "marks"
+    marks.mkdir()
+    marks.chmod(0o777)
+    script = (
+        f"touch {marks}/begun; while [ ! -e {marks}/go ]; do sleep 0.05; done\n"
+        "echo '\"kept\"' > $HEADBAY_OUTPUT"
+    )
     await cluster.submit("w", {"steps": [{"name": "s", "run": script}]})
 
-    async def running():
-        return (await cluster.step("w", "s"))["state"] == "RUNNING"
+    async def begun():
+        return (marks / "begun").exists()
 
-    await until(running, 30)
+    await until(begun, 30, "the payload runs")
     cluster.parts["n1"].kill()
     cluster.parts["n1"].start()
-    await cluster.node_up("n1")
-    go.touch()
+
+    async def adopted():
+        return '"attempts": 1, "isolation"' in cluster.parts["n1"].log.read_text()
+
+    await until(adopted, 30, "the worker has taken it over")
+    (marks / "go").touch()
     (step,) = (await ended(cluster, "w"))["steps"]
+    assert len(step["attempts"]) == 1, step
     assert step["output"]["value"] == "kept", step
 
 
