@@ -25,13 +25,6 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="runs on real nodes: make lab"))
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item):
-    outcome = yield
-    report = outcome.get_result()
-    setattr(item, f"rep_{report.when}", report)
-
-
 class Lab:
     """Machines by number, made when first asked for."""
 

@@ -57,7 +57,7 @@ async def test_two_nodes_run_a_workload_in_scopes_with_exactly_its_limits(lab, c
     for machine in machines:
         cluster.install_worker(machine, "--label", "kind=lab", "--cpu", "2")
     for machine in machines:
-        await cluster.lab_node_up(machine.name)
+        await cluster.node_up(machine.name, 60)
     await cluster.submit("fan", FAN)
 
     async def four_run():
@@ -88,7 +88,7 @@ async def test_two_nodes_run_a_workload_in_scopes_with_exactly_its_limits(lab, c
         64 * MIB >= ends[f"test-{n}"]["usage"]["memory_peak_bytes"] > 15 * MIB for n in range(1, 5)
     )
     report = next(step for step in status["steps"] if step["name"] == "report")
-    assert report["output"]["value"] == "1234" if "value" in report["output"] else report["output"]
+    assert report["output"]["value"] == "1234"
     for machine in machines:
         wait_clean(machine, cluster.spool(machine))
 
@@ -244,7 +244,7 @@ async def test_a_scope_that_the_node_refuses_is_not_started(cluster, node):
         )
     finally:
         node.check("systemctl set-property --runtime headbay.slice TasksMax=infinity")
-    assert end["outcome"] in ("NOT_STARTED", "EXEC_FAILED"), end
+    assert end["outcome"] == "NOT_STARTED", end
     assert node.run(f"test -e {marker}").status == 1
 
 

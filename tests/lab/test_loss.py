@@ -25,7 +25,7 @@ async def nodes(lab, cluster):
         cluster.install_worker(machine, "--cpu", "2")
         machine.check("systemctl enable -q headbay-node; sync")
     for machine in machines:
-        await cluster.lab_node_up(machine.name)
+        await cluster.node_up(machine.name, 60)
     return machines
 
 
@@ -70,7 +70,7 @@ async def test_power_loss_is_noticed_and_the_step_runs_elsewhere_after_its_lease
     assert (second["outcome"], second["node"]) == ("SUCCEEDED", other.name), second
     where.boot()
     where.wait_ready()
-    await cluster.lab_node_up(where.name, 90)
+    await cluster.node_up(where.name, 90)
     assert len(oracle.check(oracle.traces(nodes))["s"]) == 2
     for machine in nodes:
         wait_clean(machine, cluster.spool(machine))
@@ -124,7 +124,7 @@ async def test_a_partition_longer_than_the_lease_ends_the_step_before_it_runs_el
     assert [a["node"] for a in status["steps"][0]["attempts"]][-1] == other.name
     assert status["steps"][0]["attempts"][-1]["outcome"] == "SUCCEEDED"
     assert len(oracle.check(oracle.traces(nodes))["s"]) == 2
-    await cluster.lab_node_up(where.name, 90)
+    await cluster.node_up(where.name, 90)
     wait_clean(where, cluster.spool(where))
 
 
@@ -148,5 +148,5 @@ async def test_a_machine_frozen_past_its_lease_is_fenced_when_it_thaws(cluster, 
     stale = [t for t in oracle.traces(nodes) if t.node == where.name]
     # Invariant 2: until its shim's first poll after the thaw, and no longer.
     assert all(t.last - thawed < 2_000_000_000 and not t.ended for t in stale), stale
-    await cluster.lab_node_up(where.name, 90)
+    await cluster.node_up(where.name, 90)
     wait_clean(where, cluster.spool(where))

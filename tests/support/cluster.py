@@ -161,12 +161,12 @@ class Cluster:
         command += ["--executor", executor, *options]
         return self.add(name, command)
 
-    async def node_up(self, name: str = "n1") -> None:
+    async def node_up(self, name: str = "n1", seconds: float = 40.0) -> None:
         async def ready() -> bool:
             nodes = await self.query(pool_workflow_id("default"), "nodes")
             return any(n["name"] == name and n["state"] == "up" and not n["awaited"] for n in nodes)
 
-        await until(ready, 40, f"node {name} up in its pool")
+        await until(ready, seconds, f"node {name} up in its pool")
 
     async def query(self, workflow_id: str, name: str, *args: Any) -> Any:
         assert self.client is not None

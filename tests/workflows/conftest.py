@@ -20,10 +20,3 @@ async def cluster(tmp_path, request) -> AsyncIterator[Cluster]:
         made.stop()
         if getattr(request.node, "rep_call", None) is None or request.node.rep_call.failed:
             print(made.logs())  # noqa: T201 - shown by pytest for failed tests only
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item):
-    outcome = yield
-    report = outcome.get_result()
-    setattr(item, f"rep_{report.when}", report)

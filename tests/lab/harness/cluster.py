@@ -8,7 +8,7 @@ from typing import Any
 from support.cluster import Cluster, until
 from temporalio.client import WorkflowHandle
 
-from headbay.domain.ids import pool_workflow_id, workload_workflow_id
+from headbay.domain.ids import workload_workflow_id
 
 from .machine import DISK, Machine, wait_for
 from .network import CLUSTER, HOST
@@ -34,6 +34,7 @@ OOMScoreAdjust=-900
 [Install]
 WantedBy=multi-user.target
 """
+NODE_UP_S = 60.0
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
@@ -81,26 +82,9 @@ class LabCluster(Cluster):
         """`install_worker`, and wait until the pool has the node."""
         self.install_worker(machine, *options, executor=executor, service=service)
         try:
-            await self.lab_node_up(machine.name)
+            await self.node_up(machine.name, NODE_UP_S)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.worker_log(machine)}") from error
-
-    async def lab_node_up(self, name: str, seconds: float = 60.0) -> None:
-        """Until the pool may place on this node."""
-
-        async def ready() -> bool:
-            nodes = await self.query(pool_workflow_id("default"), "nodes")
-            return any(n["name"] == name and n["state"] == "up" and not n["awaited"] for n in nodes)
-
-        await until(ready, seconds, f"node {name} up in its pool")
-
-    def stop_worker(self, machine: Machine) -> None:
-        """Stop it as an operator would."""
-        machine.check("systemctl stop headbay-node")
-
-    def kill_worker(self, machine: Machine) -> None:
-        """SIGKILL to its main process alone."""
-        machine.check("systemctl kill --kill-whom=main -s KILL headbay-node")
 
     def forget_worker(self, machine: Machine) -> None:
         """Stop it and empty its state, for the next cluster."""
