@@ -219,7 +219,7 @@ async def test_the_nodes_own_memory_limit_is_the_nodes_fault(cluster, node):
         end = await first_end(cluster, "node-oom", {"steps": [step]})
     finally:
         node.check("systemctl set-property --runtime headbay.slice MemoryMax=infinity")
-    assert (end["outcome"], flags(end)) == ("OOM_NODE", ["oom_observed"]), end
+    assert (end["outcome"], flags(end)) == ("OOM_NODE", ["oom_observed"]), json.dumps(end)
 
 
 async def test_a_limit_that_cannot_be_kept_starts_nothing(cluster, node):
@@ -229,7 +229,7 @@ async def test_a_limit_that_cannot_be_kept_starts_nothing(cluster, node):
     end = await first_end(
         cluster, "limitless", {"steps": [{"name": "s", "run": f"touch {marker}"}]}
     )
-    assert end["outcome"] == "LIMIT_NOT_APPLIED", end
+    assert end["outcome"] == "LIMIT_NOT_APPLIED", json.dumps(end)
     assert "nothing was started" in end["message"], end
     assert node.run(f"test -e {marker}").status == 1
     wait_clean(node, cluster.spool(node))
@@ -244,7 +244,7 @@ async def test_a_scope_that_the_node_refuses_is_not_started(cluster, node):
         )
     finally:
         node.check("systemctl set-property --runtime headbay.slice TasksMax=infinity")
-    assert end["outcome"] == "NOT_STARTED", end
+    assert end["outcome"] == "NOT_STARTED", json.dumps(end)
     assert node.run(f"test -e {marker}").status == 1
 
 

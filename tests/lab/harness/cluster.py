@@ -92,8 +92,10 @@ class LabCluster(Cluster):
         machine.check(f"rm -rf {DISK}/* {UNIT} && systemctl daemon-reload")
 
     def worker_log(self, machine: Machine) -> str:
-        """The last lines it printed."""
-        return machine.run("journalctl -u headbay-node -n 60 --no-pager -o cat").out
+        """The last lines that it and the kernel printed."""
+        return machine.run(
+            "journalctl -u headbay-node -n 60 --no-pager -o cat; dmesg | tail -40"
+        ).out
 
     async def run(
         self, workload: str, document: dict[str, Any], seconds: float = 120.0
