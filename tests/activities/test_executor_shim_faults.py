@@ -226,10 +226,10 @@ def test_the_shim_is_small_and_out_of_the_oom_killers_way(supervise):
     own = Path("/proc/self/oom_score_adj").read_text()
     assert (one.folder / "out.log").read_text() == own, "the payload is no exception"
     try:
-        Path(f"/proc/{one.process.pid}/oom_score_adj").write_text("-998")
+        Path(f"/proc/{one.process.pid}/oom_score_adj").write_text("-999")
     except OSError:
         return  # This user may not lower it, and the shim neither.
-    assert protected == "-999\n"
+    assert protected == "-1000\n"
 
 
 def test_an_order_that_nobody_can_execute_is_told_whole(supervise):

@@ -11,7 +11,7 @@ import os
 import select
 import time
 
-from .kernel import process_stat, send_signal
+from .kernel import patiently, process_stat, send_signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # costs milliseconds at every start
@@ -71,8 +71,15 @@ class Cgroup:
         return found
 
     def populated(self) -> bool:
-        """Whether any process is in it or below it; zombies are in none."""
-        return self._fields("cgroup.events").get("populated", 0) != 0
+        """Whether any process is in it or below it; zombies are in none.
+
+        Raises:
+            LimitError: It is there, and does not say.
+        """
+        told = self._fields("cgroup.events").get("populated")
+        if told is None and os.path.isdir(self.path):
+            raise LimitError(f"{self.path} does not say whether anything is in it")
+        return bool(told)
 
     def take(self, pid: int) -> None:
         """Move a process into it.
@@ -159,25 +166,30 @@ class Cgroup:
 
     def read(self, name: str) -> "str | None":
         """A file's content; None if it cannot be read."""
-        try:
+
+        def content() -> bytes:
             fd = os.open(f"{self.path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
+            try:
+                return os.read(fd, 65536)
+            finally:
+                os.close(fd)
+
         try:
-            return os.read(fd, 65536).decode("ascii", "replace").strip()
+            return patiently(content).decode("ascii", "replace").strip()
         except OSError:
             return None
-        finally:
-            os.close(fd)
 
     def _write(self, name: str, text: str) -> None:
         # By write(2): buffered files hide what the kernel answers until they are closed.
-        try:
+        def write() -> None:
             fd = os.open(f"{self.path}/{name}", os.O_WRONLY | os.O_CLOEXEC)
             try:
                 os.write(fd, text.encode())
             finally:
                 os.close(fd)
+
+        try:
+            patiently(write)
         except OSError as error:
             raise LimitError(
                 f"writing {text} to {name}: {os.strerror(error.errno or 0)}"

@@ -7,6 +7,8 @@ import json
 import os
 import zlib
 
+from .kernel import patiently
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs milliseconds at every start
     from typing import Any
@@ -62,17 +64,24 @@ def write_durably(directory: str, name: str, record: "dict[str, Any]") -> None:
     text = b'{"crc":%d,"body":%b}' % (zlib.crc32(body), body)
     path = os.path.join(directory, name)
     temporary = f"{path}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        write_all(fd, text)
-        os.ftruncate(fd, len(text))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.link(temporary, path)
-    os.unlink(temporary)
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+
+    def write() -> None:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(fd, text)
+            os.ftruncate(fd, len(text))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync() -> None:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    patiently(write)
+    patiently(lambda: os.link(temporary, path))
+    patiently(lambda: os.unlink(temporary))
+    patiently(sync)

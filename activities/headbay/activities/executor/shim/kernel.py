@@ -1,9 +1,17 @@
 """What the shim asks of the kernel: clocks, the boot, processes by (pid, start time)."""
 
 import ctypes
+import errno
 import os
 import signal
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # costs milliseconds at every start
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 __all__ = [
     "MS_BIND",
@@ -20,6 +28,7 @@ __all__ = [
     "mount",
     "now_ms",
     "own_mounts",
+    "patiently",
     "prctl",
     "process_stat",
     "protect_from_oom",
@@ -27,6 +36,8 @@ __all__ = [
     "start_ticks",
 ]
 
+PATIENCE_S = 10.0
+PAUSE_S = 0.01
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 CLONE_NEWNS = 0x20000
@@ -110,9 +121,29 @@ def boot_id() -> str:
     return _boot[0]
 
 
-def protect_from_oom(score: str = "-999") -> "str | None":
-    """Let the OOM killer take others first; the former score, None if this user may not say so.
+def patiently(call: "Callable[[], T]") -> "T":
+    """The call's value; while the kernel has no memory for it, it is made again.
 
+    A control group at its limit refuses memory to those of its processes that the OOM killer
+    spares, until what it kills instead is gone.
+
+    Raises:
+        OSError: As the call does; ENOMEM only after `PATIENCE_S`.
+    """
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return call()
+        except OSError as error:
+            if error.errno != errno.ENOMEM or time.monotonic() >= until:
+                raise
+        time.sleep(PAUSE_S)
+
+
+def protect_from_oom(score: str = "-1000") -> "str | None":
+    """Keep the OOM killer off; the former score, None if this user may not say so.
+
+    One above would not do: when all others of a group at its limit are dying, it is the next.
     Source: proc_pid_oom_score_adj(5): lowering it needs CAP_SYS_RESOURCE.
     """
     try:
@@ -134,9 +165,13 @@ def process_stat(pid: int) -> "tuple[str, int, int, int] | None":
 
     Source: proc_pid_stat(5), fields 3, 4, 6 and 22.
     """
-    try:
+
+    def content() -> str:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
+            return file.read()
+
+    try:
+        fields = patiently(content).rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     return fields[0], int(fields[1]), int(fields[3]), int(fields[19])

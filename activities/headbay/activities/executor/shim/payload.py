@@ -75,6 +75,8 @@ def _become(
     out_write, gate_read, error_write = fds
     where = "start"
     try:
+        if oom is not None:
+            protect_from_oom(str(max(0, int(oom))))  # A node's protection is not the payload's.
         if os.read(gate_read, 1) != b"g":
             os._exit(EXIT_NEVER)
         _reset_signals()
@@ -84,8 +86,6 @@ def _become(
         os.dup2(out_write, 1)
         os.dup2(out_write, 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if oom is not None:
-            protect_from_oom(str(max(0, int(oom))))  # A node's protection is not the payload's.
         os.umask(0o022)
         user = launch.get("user")
         files = {name: binascii.a2b_base64(text) for name, text in secrets["files"].items()}
