@@ -40,6 +40,8 @@ async def node(tmp_path):
         scribe=scribe,
         wire=None,
         room=Room({}),
+        launches=asyncio.Semaphore(2),
+        presence_age_ms=lambda: 0,
         isolation=Isolation.UNENFORCED,
         workspace=workspaces.of,
         executor=NullExecutor(ExecutorSettings(node="n", folder=tmp_path / "executor")),
@@ -48,8 +50,8 @@ async def node(tmp_path):
     spool.close()
 
 
-def attempt(node) -> Attempt:
-    entry = node.spool.entry(unit_name("w", "s", 1, 7))
+def attempt(node, number=1) -> Attempt:
+    entry = node.spool.entry(unit_name("w", "s", number, 7))
     return Attempt(entry, SPEC, Token(b"t", "r"), node)
 
 
@@ -110,3 +112,42 @@ async def test_an_order_in_whose_place_there_is_an_entry_leaves_that_alone(node)
         await attempt(node).spool()
     (entry,) = node.spool.entries()
     assert entry.spec == SPEC
+
+
+async def test_no_more_are_started_at_once_than_the_node_may_and_the_rest_keep_their_leases(node):
+    started, beats, told = [], [], []
+    some, free, kept = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    spawn = node.executor.spawn
+
+    async def slow(folder):
+        started.append(folder.name)
+        if len(started) == 2:
+            some.set()
+        await free.wait()
+        return await spawn(folder)
+
+    async def heartbeat(token, details):
+        beats.append(details["phase"])
+        if len(beats) == 5:
+            kept.set()
+        return SimpleNamespace(cancel_requested=False)
+
+    async def complete(_token, result):
+        told.append(result.outcome)
+
+    node.executor.spawn = slow
+    node.wire = SimpleNamespace(heartbeat=heartbeat, complete=complete)
+    five = [attempt(node, number) for number in range(1, 6)]
+    for one in five:
+        await one.spool()
+    running = asyncio.gather(*(one.run() for one in five))
+    async with asyncio.timeout(10):
+        await some.wait()
+        await kept.wait()
+        for _ in range(100):  # Whoever could start would have.
+            await asyncio.sleep(0)
+        assert len(started) == 2
+        assert all(one.entry.exists("lease") for one in five)
+        free.set()
+        await running
+    assert told == [Outcome.SUCCEEDED] * 5

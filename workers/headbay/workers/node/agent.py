@@ -46,6 +46,9 @@ log = structlog.get_logger(__name__)
 SWEEP_EVERY_S = 30.0
 PRESENCE_AGAIN_S = 1.0
 PRUNE_EVERY_S = 3_600.0
+LAUNCHES = 4 * (os.cpu_count() or 1)
+"""Attempts that are being started at once. The rest wait for their turn, with their leases renewed:
+all at once would take the processor from what renews them."""
 BREAK_S = 5.0
 BREAKS = 5
 """How often the supervision of one attempt may break before its end is told as unknown."""
@@ -77,6 +80,7 @@ class Agent:
         self.executor = executor
         self.isolation = Isolation(facts.isolation)
         self.room = Room(facts.capacity)
+        self.launches = asyncio.Semaphore(LAUNCHES)
         self.wire = Wire(client)
         self.epoch = 0
         self.presence_lost = asyncio.Event()

@@ -58,6 +58,7 @@ class Surroundings(Protocol):
     executor: Executor
     isolation: Isolation
     room: Room
+    launches: asyncio.Semaphore
 
     def presence_age_ms(self) -> int:
         """How long ago the node's own presence was last acknowledged."""
@@ -228,6 +229,10 @@ class Attempt:
         except OSError as error:
             why = f"the node could not write its order: {error}"
             return self._no_exit(Outcome.NOT_STARTED, why)
+        async with self._node.launches:
+            return await self._launch_in_turn(values)
+
+    async def _launch_in_turn(self, values: Secrets) -> AttemptResult | None:
         why = "the launcher failed"
         for _ in range(LAUNCH_TRIES):
             if self._stop_reason is not None:
