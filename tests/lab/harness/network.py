@@ -1,19 +1,27 @@
-"""Two bridges in this process's own network namespace: one to be cut, one for the test."""
+"""Two bridges in a network namespace of this process's own: one to be cut, one for the test."""
 
+import ctypes
+import os
 import subprocess
 
 __all__ = ["CLUSTER", "CONTROL", "Network"]
 
 CLUSTER = "10.77.0"
 CONTROL = "10.78.0"
+CLONE_NEWNET = 0x40000000
 HOST = 1
 """The host's last number on both."""
 
 
 class Network:
-    """What the host has of it; refuses to work in a namespace that has other interfaces."""
+    """What the host has of it. This thread, and all that it starts, see nothing else from then on.
+
+    Raises:
+        AssertionError: The namespace that it got has other interfaces.
+    """
 
     def __init__(self) -> None:
+        _leave()
         names = _ip("-brief", "link").split("\n")
         others = [name.split()[0] for name in names if name and not name.startswith("lo ")]
         if others:
@@ -40,6 +48,13 @@ class Network:
     def heal(self, number: int) -> None:
         """As before `cut`."""
         _ip("link", "set", f"tap{number}", "master", "br0", "up")
+
+
+def _leave() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNET) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def _ip(*arguments: str) -> str:
