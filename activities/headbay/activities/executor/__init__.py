@@ -1,6 +1,7 @@
 """Executors: how payloads are started, and what is promised about their limits."""
 
 from headbay.activities.executor.port import (
+    AUTO,
     Capability,
     Executor,
     ExecutorSettings,
@@ -8,9 +9,11 @@ from headbay.activities.executor.port import (
     Secrets,
     Started,
     load_executor,
+    prove_executor,
 )
 
 __all__ = [
+    "AUTO",
     "Capability",
     "Executor",
     "ExecutorSettings",
@@ -18,4 +21,5 @@ __all__ = [
     "Secrets",
     "Started",
     "load_executor",
+    "prove_executor",
 ]

@@ -16,6 +16,7 @@ from headbay.domain.errors import HeadbayError
 from headbay.domain.outcome import Isolation
 
 __all__ = [
+    "AUTO",
     "Capability",
     "Executor",
     "ExecutorSettings",
@@ -23,7 +24,11 @@ __all__ = [
     "Secrets",
     "Started",
     "load_executor",
+    "prove_executor",
 ]
+
+AUTO = "auto"
+STRONGEST_FIRST = ("systemd", "systemd-user", "process")
 
 
 class LaunchFailedError(HeadbayError):
@@ -144,3 +149,28 @@ def load_executor(name: str, settings: ExecutorSettings) -> Executor:
         raise HeadbayError(f"no executor {name!r}; there are: {', '.join(sorted(found))}")
     made: Executor = found[name].load()(settings)
     return made
+
+
+async def prove_executor(
+    name: str, settings: ExecutorSettings
+) -> tuple[str, Executor, Capability, dict[str, str]]:
+    """The executor of that name, proven; for ``auto`` the strongest that proves itself.
+
+    Returns:
+        Its name, itself, what it has proven, and why each stronger one was not taken.
+
+    Raises:
+        HeadbayError: It could not prove itself.
+    """
+    refused: dict[str, str] = {}
+    weaker = list(STRONGEST_FIRST) if name == AUTO else [name]
+    while True:
+        tried = weaker.pop(0)
+        executor = load_executor(tried, settings)
+        try:
+            return tried, executor, await executor.prove(), refused
+        except (HeadbayError, OSError) as error:
+            if not weaker:
+                raise
+            refused[tried] = str(error)
+            await executor.close()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
+from headbay.activities.executor import AUTO
 from headbay.activities.places import Places
 from headbay.domain.errors import HeadbayError
 from headbay.workers.dev import commands
@@ -58,7 +59,12 @@ def _add_cluster_options(options: argparse.ArgumentParser) -> None:
     options.add_argument("--nodes", type=int, default=absent, help="how many nodes (default 1)")
     options.add_argument("--cpu", default=absent, help="CPUs that each node offers")
     options.add_argument("--memory", default=absent, help="memory that each node offers")
-    options.add_argument("--executor", default=absent, help="process or null (benchmarks)")
+    options.add_argument(
+        "--executor",
+        default=absent,
+        help="systemd, systemd-user or process (default: the first that proves itself); null: "
+        "benchmarks",
+    )
     options.add_argument("--ledger", default=absent, help="sqlite:///PATH or postgresql://…")
 
 
@@ -68,7 +74,7 @@ def _shape(arguments: argparse.Namespace) -> Options:
         nodes=given.get("nodes", 1),
         cpu=given.get("cpu"),
         memory=given.get("memory"),
-        executor=given.get("executor"),
+        executor=given.get("executor", AUTO),
     )
     return Options(shape=shape, ledger=given.get("ledger", os.environ.get("HEADBAY_LEDGER")))
 

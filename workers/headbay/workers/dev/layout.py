@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from headbay.activities.executor import AUTO
 from headbay.domain.errors import HeadbayError
 from headbay.workers.dev.child import ChildSpec
 from headbay.workers.dev.ports import HOST, Ports
@@ -41,13 +42,13 @@ class NodeShape:
     Attributes:
         nodes: How many.
         cpu: As in a document, for instance ``4`` or ``1500m``; memory: for instance ``8Gi``.
-        executor: Entry-point name; None takes the first that proves itself.
+        executor: Entry-point name, or ``auto``: the first that proves itself.
     """
 
     nodes: int = 1
     cpu: str | None = None
     memory: str | None = None
-    executor: str | None = None
+    executor: str = AUTO
 
     @property
     def names(self) -> list[str]:
@@ -114,8 +115,10 @@ def control(env: Mapping[str, str]) -> ChildSpec:
 
 
 def node(env: Mapping[str, str], name: str, shape: NodeShape) -> ChildSpec:
-    """One node worker."""
+    """One node worker; steps that name no user run as the one who started the cluster."""
     command = [sys.executable, "-m", "headbay.workers.node", "--name", name]
+    if os.geteuid() == 0:
+        command += ["--run-as", "root", "--allow-root-user"]
     for option, value in (
         ("--cpu", shape.cpu),
         ("--memory", shape.memory),

@@ -15,7 +15,7 @@ import uvloop
 from temporalio.worker import Worker
 
 from headbay.activities.artifacts import DirectoryStore
-from headbay.activities.executor import ExecutorSettings, load_executor
+from headbay.activities.executor import ExecutorSettings, prove_executor
 from headbay.activities.places import Places, private
 from headbay.domain.errors import HeadbayError
 from headbay.workers.connection import connect
@@ -48,7 +48,12 @@ def parser() -> argparse.ArgumentParser:
         "TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_PROFILE; else the running dev cluster.",
     )
     add_options(options)
-    options.add_argument("--executor", default="process", help="default: %(default)s")
+    options.add_argument(
+        "--executor",
+        default="process",
+        help="systemd, systemd-user, process, or auto: the first of these that proves itself, for "
+        "trying things out (default: %(default)s)",
+    )
     options.add_argument("--state", type=Path, help="state directory (default: $HEADBAY_STATE)")
     return options
 
@@ -70,8 +75,8 @@ async def serve(options: argparse.Namespace, notifier: Notifier) -> int:
         run_as=options.run_as,
         allow_root_user=options.allow_root_user,
     )
-    executor = load_executor(options.executor, settings)
-    capability = await executor.prove()
+    name, executor, capability, refused = await prove_executor(options.executor, settings)
+    log.info("node.executor", name=name, isolation=capability.isolation, stronger=refused)
     facts = facts_of(
         options.name,
         options.pool,
@@ -79,7 +84,7 @@ async def serve(options: argparse.Namespace, notifier: Notifier) -> int:
         capacity=offers,
         labels=marks,
         taints=keeps_off,
-        executor=options.executor,
+        executor=name,
         isolation=capability.isolation,
     )
     client = await connect()
